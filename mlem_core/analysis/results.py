@@ -23,6 +23,7 @@ from mlem_core.estimators.registry import FoldFits
 from mlem_core.measures import similarity
 from mlem_core.measures.importance import fitted, most_important
 from mlem_core.measures.value_distances import value_distances
+from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.pairs.tables import PairTables
 
 Fits = tuple[FoldFits, FloatArray]  # as `mlem_core.measures.importance.fitted` gives them
@@ -242,8 +243,11 @@ def _tables_there(path: Path, manifest: Mapping[str, Any]) -> _There:
     return _There(tables if same else set(), written, options if same else {})
 
 
-def correlations_of_features(tables: PairTables) -> pd.DataFrame:
-    """`mlem_core.measures.similarity.feature_correlations` of pair tables, with names."""
+def correlations_of_features(tables: PairTables | PairStatistics) -> pd.DataFrame:
+    """Pearson correlations of the squared feature distances over the compared pairs, with names."""
+    if isinstance(tables, PairStatistics):
+        square = similarity.correlations_of_features(tables.moments)
+        return pd.DataFrame(square, index=list(tables.features), columns=list(tables.features))
     counts = np.bincount(tables.cell_pattern, tables.counts, len(tables.codes)).astype(np.float64)
     square = similarity.feature_correlations(tables.patterns, counts)
     return pd.DataFrame(square, index=list(tables.features), columns=list(tables.features))
@@ -266,7 +270,7 @@ def _long(layers: Sequence[Layer], values: dict[str, FloatArray], **by: Sequence
 
 
 def results_from_tables(
-    tables: PairTables,
+    tables: PairTables | PairStatistics,
     layers: Sequence[Layer],
     rsa: FloatArray,
     folds: IntArray,

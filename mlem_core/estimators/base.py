@@ -23,7 +23,9 @@ from mlem_core.estimators.ridge_solver import ALPHAS, BETAS, RidgeSolver
 from mlem_core.pairs.build import check_rows, pair_tables
 from mlem_core.pairs.columns import MISSING, FeatureColumn, feature_columns, resolved_columns
 from mlem_core.pairs.distances import PRECOMPUTED, SQUARED, distance_named, metrics
+from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.patterns import PairIndex
+from mlem_core.pairs.statistics import ComparedPairs, PairStatistics, pair_statistics
 from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.terms import Columns
 
@@ -108,11 +110,10 @@ class MetricModel(BaseEstimator):
         Raises InputError: X is no table with names; features that are missing or were not fitted,
         or are of another kind than in the fit; a value without a weight.
         """
-        columns = self._fitted(X)
-        index = PairIndex.build(columns, np.zeros(len(X), dtype=np.int64), self.missing)
-        terms = self._columns.values(index.patterns, index.codes)
-        predicted: FloatArray = terms @ self.coef_ + self.intercept_
-        return predicted[index.pair_pattern]
+        columns = PairColumns.of(self._fitted(X), self.missing, self._columns.interactions)
+        square = columns.predictions(self.coef_[None], np.arange(len(X)))[0]
+        predicted: FloatArray = square[np.triu_indices(len(X), 1)] + self.intercept_
+        return predicted
 
     def score(self, X: StimulusSet | pd.DataFrame, y: NDArray[np.floating]) -> float:
         """Spearman ρ between predicted and neural distances over all pairs of these stimuli.
@@ -121,8 +122,8 @@ class MetricModel(BaseEstimator):
         """
         columns = self._fitted(X)
         rows = self._neural(y, len(X))
-        tables = self._tables(columns, rows, interactions=self._columns.interactions)
-        return float(held_out_scores(tables, self.coef_[None, None], 0).rho[0, 0])
+        statistics = self._statistics(columns, rows, interactions=self._columns.interactions)
+        return float(held_out_scores(statistics, self.coef_[None, None], 0).rho[0, 0])
 
     def _fitted(self, X: StimulusSet | pd.DataFrame) -> list[FeatureColumn]:
         """The features of other stimuli, as those that were fitted."""
@@ -156,6 +157,18 @@ class MetricModel(BaseEstimator):
         self.feature_names_in_ = np.array([c.name for c in columns], dtype=object)
         self.n_features_in_ = len(columns)
         self._columns, self.coef_, self.intercept_ = terms, coef, intercept
+
+    def _statistics(
+        self,
+        columns: Sequence[FeatureColumn],
+        y: NDArray[Any],
+        folds: IntArray | None = None,
+        interactions: bool = False,
+    ) -> PairStatistics:
+        if folds is None:
+            folds = np.zeros(len(y), dtype=np.int64)
+        pairs = ComparedPairs.of(columns, folds, self.missing, interactions=interactions)
+        return pair_statistics(pairs, [lambda: y], distance=self.distance, names=["y"])
 
     def _tables(
         self,
@@ -277,11 +290,17 @@ class TableModel(Solver, MetricModel):
         self.check()
         columns, rows = self._given(X, y)
         folds = self.inner_folds(columns, stimulus_groups(groups, X))
-        ranks = self.needs_training_ranks and folds is not None
-        tables = self._tables(columns, rows, folds, ranks, self.interactions)
+        tables: PairTables | PairStatistics
+        if isinstance(self, RidgeSolver):
+            tables = self._statistics(columns, rows, folds, self.interactions)
+        else:
+            ranks = self.needs_training_ranks and folds is not None
+            tables = self._tables(columns, rows, folds, ranks, self.interactions)
         solution = self.solve(tables, [None])
         intercept = 0.0 if solution.intercept is None else float(solution.intercept[0, 0])
-        self._keep(columns, tables.columns, solution.coef[0, 0], intercept)
+        value_names = tuple(column.names for column in columns)
+        terms = Columns(tables.features, self.interactions, value_names)
+        self._keep(columns, terms, solution.coef[0, 0], intercept)
         if solution.alpha is not None:
             self.alpha_ = float(solution.alpha[0, 0])
         return self

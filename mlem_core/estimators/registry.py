@@ -26,6 +26,8 @@ from mlem_core.base.work import each, if_large
 from mlem_core.pairs.columns import AUTO
 from mlem_core.pairs.crossfit import fold_ceilings
 from mlem_core.pairs.ranks import Score, few_at_once, score_patterns
+from mlem_core.pairs.scored_pairs import feature_ceilings
+from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.pairs.tables import PairTables
 
 
@@ -46,11 +48,13 @@ class FoldFits:
     ceiling: FloatArray
 
 
-def held_out_scores(tables: PairTables, weights: FloatArray, fold: int) -> Score:
+def held_out_scores(tables: PairTables | PairStatistics, weights: FloatArray, fold: int) -> Score:
     """ρ and ρ_a (n_layers, n_predictions) of weights on the pairs inside a fold.
 
     Weights are (n_layers, n_predictions, n_columns).
     """
+    if isinstance(tables, PairStatistics):
+        return tables.tests.folds[fold].scores(weights)
     inside = tables.inside(fold)
     rho, rho_a = np.empty(weights.shape[:2]), np.empty(weights.shape[:2])
     for layers, parts in inside.by_support(weights):
@@ -64,11 +68,15 @@ def held_out_scores(tables: PairTables, weights: FloatArray, fold: int) -> Score
 
 
 def tested_fits(
-    tables: PairTables, weights: FloatArray, alpha: FloatArray | None = None
+    tables: PairTables | PairStatistics, weights: FloatArray, alpha: FloatArray | None = None
 ) -> FoldFits:
     """Held-out scores of weights (n_layers, n_folds, n_columns), each fold's on its own pairs."""
     n_folds = tables.n_folds
-    threads = if_large(tables.within_sums.size)
+    if isinstance(tables, PairStatistics):
+        threads = if_large(sum(fold.rank_sums.size for fold in tables.tests.folds))
+        ceilings = feature_ceilings(tables.tests)
+    else:
+        threads, ceilings = if_large(tables.within_sums.size), fold_ceilings(tables)
     scores = each(
         lambda k: held_out_scores(tables, weights[:, k, None], k), range(n_folds), threads
     )
@@ -77,7 +85,7 @@ def tested_fits(
         alpha=np.full(weights.shape[:2], np.nan) if alpha is None else alpha,
         rho=np.concatenate([score.rho for score in scores], axis=1),
         rho_a=np.concatenate([score.rho_a for score in scores], axis=1),
-        ceiling=fold_ceilings(tables),
+        ceiling=ceilings,
     )
 
 
@@ -89,12 +97,14 @@ class Solution:
     intercept : (n_layers, n_sets), or None where the model has none
     alpha : (n_layers, n_sets) the penalty that was chosen, or None where there is none
     choice : (n_layers, n_sets) its number among those to choose from, or None
+    inner_rho : (n_layers, n_sets) mean ρ over the inner folds with what was chosen, or None
     """
 
     coef: FloatArray
     intercept: FloatArray | None = None
     alpha: FloatArray | None = None
     choice: IntArray | None = None
+    inner_rho: FloatArray | None = None
 
 
 class Solver(ABC):
@@ -112,7 +122,9 @@ class Solver(ABC):
         """Raise InputError for a parameter that cannot be used, before anything is computed."""
 
     @abstractmethod
-    def solve(self, tables: PairTables, left_out: Sequence[int | None]) -> Solution:
+    def solve(
+        self, tables: PairTables | PairStatistics, left_out: Sequence[int | None]
+    ) -> Solution:
         """Fit every layer on several training sets.
 
         Parameters
@@ -131,7 +143,7 @@ class Solver(ABC):
         self.check()
         return self.solve(tables, range(tables.n_folds)).coef
 
-    def cross_validate(self, tables: PairTables) -> FoldFits:
+    def cross_validate(self, tables: PairTables | PairStatistics) -> FoldFits:
         """Fit every layer once a fold, on the pairs that leave out the fold, and test it there.
 
         Raises InputError: a parameter that cannot be used; ranks among training pairs that the

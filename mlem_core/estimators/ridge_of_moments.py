@@ -12,12 +12,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.typing import FloatArray
+from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.estimators.normal_equations import LEAST, NOT_APART, Moments, ridge_weights
-from mlem_core.estimators.ridge_solver import ALPHAS, BETAS, first_best
 from mlem_core.pairs.moments import PairMoments
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.scored_pairs import ScoredPairs
+
+# Salle et al. 2024, appendix B: "α ∈ 10^[-4, 4]".
+ALPHAS: tuple[float, ...] = tuple(10.0**e for e in range(-4, 5))
+# From features coded by value freely to features coded as same or different.
+BETAS: tuple[float, ...] = (1.0, 10.0, 100.0, 1e3, 1e4)
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,7 @@ class RidgeFit:
     coef : (n_layers, n_sets, n_columns)
     intercept : (n_layers, n_sets)
     alpha : (n_layers, n_sets) the strength that was chosen
+    choice : (n_layers, n_sets) its number among those to choose from
     inner_rho : (n_layers, n_sets) mean ρ over the inner folds with that strength; NaN where there
         was nothing to choose
     """
@@ -36,6 +41,7 @@ class RidgeFit:
     coef: FloatArray
     intercept: FloatArray
     alpha: FloatArray
+    choice: IntArray
     inner_rho: FloatArray
 
 
@@ -200,7 +206,7 @@ def fit_ridge(
     coef = np.take_along_axis(fitted[:, at], best[:, :, None, None], axis=2)[:, :, 0]
     predicted = np.einsum("sc,lsc->ls", equations.x_mean[at], coef)
     intercept = equations.y_mean[:, at] - predicted
-    return RidgeFit(coef, intercept, np.asarray(strengths)[best], inner_rho)
+    return RidgeFit(coef, intercept, np.asarray(strengths)[best], best, inner_rho)
 
 
 def _inner_scores(
@@ -227,3 +233,8 @@ def _inner_scores(
         n_tested[others] += 1
     assert sums is not None
     return np.asarray(sums / n_tested[:, None])
+
+
+def first_best(scores: FloatArray) -> IntArray:
+    """The first of the highest scores (..., n), up to rounding."""
+    return np.argmax(scores >= scores.max(axis=-1, keepdims=True) - 1e-12, axis=-1)

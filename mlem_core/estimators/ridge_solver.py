@@ -29,14 +29,14 @@ from mlem_core.estimators.normal_equations import (
     value_weights,
 )
 from mlem_core.estimators.registry import Solution, Solver, check_numbers, held_out_scores
+from mlem_core.estimators.ridge_of_moments import ALPHAS as ALPHAS
+from mlem_core.estimators.ridge_of_moments import BETAS as BETAS
+from mlem_core.estimators.ridge_of_moments import first_best, fit_ridge
 from mlem_core.pairs.ranks import few_at_once, score_patterns
+from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.pairs.tables import PairTables
 
 TARGETS = ("distance", "rank")
-# Salle et al. 2024, appendix B: "α ∈ 10^[-4, 4]".
-ALPHAS: tuple[float, ...] = tuple(10.0**e for e in range(-4, 5))
-# From features coded by value freely to features coded as same or different.
-BETAS: tuple[float, ...] = (1.0, 10.0, 100.0, 1e3, 1e4)
 # Where telling values apart gains less correlation than this, ρ decides whether it is done: it has
 # to gain so much.
 CLOSE, LEAD = 0.05, 0.01
@@ -76,7 +76,9 @@ class RidgeSolver(Solver):
         alphas = self.alphas if len(self.betas) > 1 else ()
         return value_weights(tables, equations, self.betas, alphas)
 
-    def solve(self, tables: PairTables, left_out: Sequence[int | None]) -> Solution:
+    def solve(
+        self, tables: PairTables | PairStatistics, left_out: Sequence[int | None]
+    ) -> Solution:
         """Fit every layer on several training sets, each with its own α (or β).
 
         For a training set, α is the one with the highest mean ρ when each other fold in turn is
@@ -87,6 +89,16 @@ class RidgeSolver(Solver):
         Raises InputError: fewer than three folds for nested cross-validation; ranks that the tables
         lack.
         """
+        if isinstance(tables, PairStatistics):
+            fit = fit_ridge(
+                tables.moments,
+                tables.tests,
+                left_out,
+                target=self.target,
+                alphas=self.alphas,
+                betas=self.betas,
+            )
+            return Solution(fit.coef, fit.intercept, fit.alpha, fit.choice, fit.inner_rho)
         alphas = tuple(self.alphas)
         if tables.resolved:
             apart = [NOT_APART] * (len(alphas) if len(self.betas) > 1 else 0)
@@ -212,11 +224,6 @@ class _Nested:
             sums[others] += found
         n_tested = np.array([n_folds - (k is not None) for k in self.left_out])
         return np.asarray(sums / n_tested[:, None, None])
-
-
-def first_best(scores: FloatArray) -> IntArray:
-    """The first of the highest scores (..., n), up to rounding."""
-    return np.argmax(scores >= scores.max(axis=-1, keepdims=True) - 1e-12, axis=-1)
 
 
 # Two folds to test between, and two to train between.

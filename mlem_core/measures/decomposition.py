@@ -20,6 +20,7 @@ import pandas as pd
 
 from mlem_core.base.errors import check_choice
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
+from mlem_core.measures.contributions import contributions
 from mlem_core.measures.shapley import (
     EXACT_FEATURES,
     FeatureSubsets,
@@ -31,6 +32,7 @@ from mlem_core.measures.similarity import average_ranks, pairs_of_layers, tau_by
 from mlem_core.pairs.crossfit import CrossFit, FeatureSet, both_ways, outside_cells
 from mlem_core.pairs.layer_sums import SimilaritySums
 from mlem_core.pairs.ranks import predicted_ranks
+from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.pairs.tables import PairTables, summed
 
 UNEXPLAINED = "unexplained"
@@ -153,7 +155,7 @@ def with_sums(tables: PairTables, found: SimilaritySums) -> PairTables:
 
 
 def decompose(
-    tables: PairTables,
+    tables: PairTables | PairStatistics,
     rsa: FloatArray,
     *,
     priority: IntArray | None = None,
@@ -177,6 +179,11 @@ def decompose(
 
     Source: Salle et al. 2024, section 4 (feature-agnostic similarity), divided over the features.
     """
+    if isinstance(tables, PairStatistics):
+        shares = contributions(tables.moments, exact_up_to=exact_up_to, seed=seed)
+        return Decomposition(
+            tables.features, shares.terms, rsa - shares.terms.sum(axis=0), rsa, shares.error
+        )
     tables = tables.coarse
     sampled = sampled_orders(tables.codes, orders, exact_up_to)
     divided = divide(CrossFit.of(tables, priority), sampled, seed)

@@ -28,9 +28,11 @@ from mlem_core.estimators.registry import (
     estimator_named,
     tested_fits,
 )
+from mlem_core.measures import importance_of_moments
 from mlem_core.measures.decomposition import by_pattern
 from mlem_core.measures.similarity import feature_correlations
 from mlem_core.pairs.ranks import TIE, score_patterns
+from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.pairs.tables import HeldOut, PairTables, group_rows, sums_by
 
 # A permuted score needs (patterns of the other features) x (values of the permuted one) cells;
@@ -43,7 +45,7 @@ DECIMALS = 12
 MERGED = 16
 
 
-def permutation_importance(tables: PairTables, weights: FloatArray) -> FloatArray:
+def permutation_importance(tables: PairTables | PairStatistics, weights: FloatArray) -> FloatArray:
     """Drop of the held-out ρ when a feature is permuted over the pairs inside each fold.
 
     A feature that is resolved by value is permuted as a whole, with all its terms; with
@@ -63,6 +65,8 @@ def permutation_importance(tables: PairTables, weights: FloatArray) -> FloatArra
 
     Source: Salle et al. 2024, section 4; Jalouzot et al. 2024, section 2.3.
     """
+    if isinstance(tables, PairStatistics):
+        return importance_of_moments.permutation_importance(tables.tests, weights).drop
     drops = np.zeros((*weights.shape[:2], len(tables.columns.parts)))
 
     def permute_in(fold: int) -> None:
@@ -180,7 +184,7 @@ def feature_distribution(
 
 
 def mean_scores(
-    tables: PairTables, estimator: str = "ridge", held: Solution | None = None
+    tables: PairTables | PairStatistics, estimator: str = "ridge", held: Solution | None = None
 ) -> FloatArray:
     """(n_layers, 2 + n_parts) ρ, ceiling and importances of `fitted`, means over folds."""
     fits, importance = fitted(tables, estimator, held)
@@ -189,7 +193,7 @@ def mean_scores(
 
 
 def fitted(
-    tables: PairTables, estimator: str = "ridge", held: Solution | None = None
+    tables: PairTables | PairStatistics, estimator: str = "ridge", held: Solution | None = None
 ) -> tuple[FoldFits, FloatArray]:
     """The fits and importances of all layers: what a redraw of the profiles needs.
 
@@ -292,7 +296,9 @@ def grouped_importance(tables: PairTables, weights: FloatArray, group: Sequence[
     return drops
 
 
-def loco_importance(tables: PairTables, rho: FloatArray, estimator: str) -> FloatArray:
+def loco_importance(
+    tables: PairTables | PairStatistics, rho: FloatArray, estimator: str
+) -> FloatArray:
     """LOCO importance: drop of the held-out ρ when the model is fitted anew without a feature.
 
     It may be below 0: a model with fewer weights may generalise better.

@@ -110,11 +110,8 @@ def _drawn_rho(
     found = np.empty((permutations, len(weights)))
     for layer, own in enumerate(of_part):
         square = pairs.columns.predictions(own[None], pairs.stimuli)[0]
-        others = pairs.predictions(weights[layer] - own)
-        predicted = np.stack(
-            [others + square[order[pairs.first], order[pairs.second]] for order in orders]
-        )
-        alone = pairs.of_layers([layer])
-        for number, values in enumerate(predicted):
-            found[number, layer] = alone.score(values[None, None]).rho[0, 0]
+        others = pairs.predictions(weights[layer]) - square[pairs.first, pairs.second]
+        for number, order in enumerate(orders):
+            permuted = others + square[order[pairs.first], order[pairs.second]]
+            found[number, layer] = pairs.drawn_score(layer, permuted)
     return found

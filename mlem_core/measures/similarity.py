@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.typing import FloatArray, IntArray, Layer
+from mlem_core.pairs.moments import PairMoments
 
 # Up to so many features every order is looked at (5,040 of them), with more so many random ones.
 _ALL_ORDERS, _ORDERS = 7, 10_000
@@ -301,6 +302,55 @@ def clustering(rsa: FloatArray) -> FloatArray:
         squareform(apart, checks=False), method="average", optimal_ordering=True
     )
     return tree
+
+
+def correlations_of_features(moments: PairMoments) -> FloatArray:
+    """Pearson correlations (n_features, n_features) of the squared feature distances.
+
+    Over all compared pairs; a feature that is coded by value counts as it would as same or
+    different. NaN for a feature whose distance is the same in all pairs.
+
+    Source: Salle et al. 2024, figure S5.
+    """
+    columns = moments.columns
+    weights = np.zeros((len(columns.features), len(columns)))
+    alone = columns.first_feature == columns.second_feature
+    weights[columns.first_feature[alone], alone] = columns.as_distance[alone]
+    gram = moments.within(np.ones(moments.n_blocks, dtype=bool)).gram
+    return _correlations(weights @ gram @ weights.T)
+
+
+def correlations_of_predictions(moments: PairMoments, weights: FloatArray) -> FloatArray:
+    """Pearson correlations (n_features, n_features) of what each feature predicts.
+
+    Of the parts of the prediction over all compared pairs, in the coding that was fitted; the mean
+    over the layers and folds in which both features have weight, NaN where there is none.
+
+    `weights` are (n_layers, n_folds, n_columns).
+    """
+    columns = moments.columns
+    gram = moments.within(np.ones(moments.n_blocks, dtype=bool)).gram
+    part = columns.first_feature == np.arange(len(columns.features))[:, None]
+    part &= columns.first_feature == columns.second_feature
+    found = []
+    for metric in weights.reshape(-1, len(columns)):
+        of_features = part * metric
+        found.append(_correlations(of_features @ gram @ of_features.T))
+    stacked = np.stack(found)
+    known = ~np.isnan(stacked)
+    total = np.where(known, stacked, 0.0).sum(axis=0)
+    n_known = known.sum(axis=0)
+    return np.divide(total, n_known, out=np.full(total.shape, np.nan), where=n_known > 0)
+
+
+def _correlations(covariance: FloatArray) -> FloatArray:
+    """Correlations of a covariance matrix; NaN where a variance is 0 but for rounding."""
+    spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    both = spread[:, None] * spread
+    constant = both <= 1e-12 * max(float(both.max(initial=0.0)), 1e-300)
+    correlation = np.divide(covariance, both, out=np.zeros_like(covariance), where=~constant)
+    correlation[constant] = np.nan
+    return correlation
 
 
 def feature_correlations(patterns: FloatArray, counts: FloatArray) -> FloatArray:

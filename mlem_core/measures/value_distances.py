@@ -19,6 +19,8 @@ from mlem_core.base.errors import unknown
 from mlem_core.base.typing import FloatArray, Layer, layer_name
 from mlem_core.measures.similarity import map_stress, mds_map
 from mlem_core.pairs.columns import ends
+from mlem_core.pairs.moments import PairMoments
+from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.terms import design
 
@@ -28,7 +30,7 @@ COLUMNS = (
 
 
 def value_distances(
-    tables: PairTables, weights: FloatArray, layers: Sequence[Layer]
+    tables: PairTables | PairStatistics, weights: FloatArray, layers: Sequence[Layer]
 ) -> pd.DataFrame:
     """The distance of every two values, and within each, of every feature that is resolved.
 
@@ -47,7 +49,7 @@ def value_distances(
     Source: the metric on one-hot codes of Jalouzot et al. 2024, with a term for each value.
     """
     parts = []
-    for f, names in enumerate(tables.value_names):
+    for f, names in enumerate(tables.columns.value_names):
         if not names:
             continue
         own = weights[..., tables.columns.part == f]
@@ -56,7 +58,10 @@ def value_distances(
         separations = np.zeros_like(distances)
         separations[..., first != second] = own[..., : int((first != second).sum())]
         values, n_codes = np.array(names, dtype=object), len(first)
-        counts = np.bincount(tables.codes[tables.cell_pattern, f], tables.counts, n_codes)
+        if isinstance(tables, PairStatistics):
+            counts = pairs_of_values(tables.moments, f)
+        else:
+            counts = np.bincount(tables.codes[tables.cell_pattern, f], tables.counts, n_codes)
         part = pd.DataFrame(
             {
                 "model": np.repeat(np.array([m for m, _ in layers], dtype=object), n_codes),
@@ -74,6 +79,26 @@ def value_distances(
     if not parts:
         return pd.DataFrame(columns=list(COLUMNS))
     return pd.concat(parts, ignore_index=True)
+
+
+def pairs_of_values(moments: PairMoments, feature: int) -> FloatArray:
+    """(n_codes,) pairs of stimuli with every two values of a feature that is coded by value.
+
+    In the order of `mlem_core.pairs.columns.ends`.
+    """
+    columns = moments.columns
+    all_pairs = moments.within(np.ones(moments.n_blocks, dtype=bool))
+    totals = (all_pairs.means * all_pairs.n_pairs)[columns.part == feature]
+    first, second = ends(len(columns.value_names[feature]))
+    different = first != second
+    counts = np.zeros(len(first))
+    n_different = int(different.sum())
+    counts[different] = totals[:n_different]
+    # The column of a value counts how many of the two stimuli have it.
+    for value, stimuli in enumerate(totals[n_different:]):
+        others = counts[different & ((first == value) | (second == value))].sum()
+        counts[~different & (first == value)] = (stimuli - others) / 2
+    return counts.round()
 
 
 def distances_of_layer(table: pd.DataFrame, feature: str, layer: Layer) -> pd.DataFrame:

@@ -31,7 +31,7 @@ from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.folds import fold_pairs
 from mlem_core.pairs.designs import places_of
-from mlem_core.pairs.pair_columns import PairColumns
+from mlem_core.pairs.pair_columns import ChosenColumns, PairColumns
 
 # Rows of a matrix of pairs that are looked at together hold about so many numbers.
 TILE = 2**22
@@ -133,6 +133,11 @@ class PairMoments:
     @property
     def n_stimuli(self) -> int:
         return len(self.block)
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of compared pairs."""
+        return self.n_stimuli * (self.n_stimuli - 1) // 2
 
     @property
     def n_folds(self) -> int:
@@ -280,7 +285,15 @@ class PairMoments:
             raise InputError("no feature is left; choose at least one.")
         if len(keep) == len(self.columns.features):
             return self
-        chosen = self.columns.of_features(keep)
+        return self._of_columns(self.columns.of_features(keep))
+
+    def without_interactions(self) -> PairMoments:
+        """Moments without the columns that are products of two features."""
+        if not self.columns.interactions:
+            return self
+        return self._of_columns(self.columns.without_interactions())
+
+    def _of_columns(self, chosen: ChosenColumns) -> PairMoments:
         D, n_matrices = self.n_pairwise, len(self.sums)
         pairwise = [d for d, c in enumerate(self.columns.pairwise) if c in chosen.numbers]
         matrices = np.array([*pairwise, *range(D, n_matrices)], dtype=np.int64)

@@ -173,6 +173,9 @@ class PairColumns:
         check_choice("policy for missing values", missing, MISSING)
         if not columns:
             raise InputError("no feature is left; choose at least one.")
+        n_stimuli = len(columns[0].values)
+        if n_stimuli < 2:
+            raise InputError(f"found {n_stimuli} stimuli; at least 2 are needed to form a pair.")
         if interactions and any(column.names for column in columns):
             raise InputError(
                 "interactions need features that are coded as same or different, and some are "
@@ -206,19 +209,30 @@ class PairColumns:
     def __len__(self) -> int:
         return len(self.names)
 
-    def of_features(self, features: Sequence[int]) -> ChosenColumns:
-        """Columns of some features alone, by number, ascending."""
+    def without_interactions(self) -> ChosenColumns:
+        """Columns without the products of two feature distances."""
+        return self.of_features(range(len(self.features)), interactions=False)
+
+    def of_features(
+        self, features: Sequence[int], *, interactions: bool | None = None
+    ) -> ChosenColumns:
+        """Columns of some features alone, by number, ascending.
+
+        `interactions` is False for those without products of two; None leaves it as it is.
+        """
         keep = np.asarray(features, dtype=np.int64)
-        numbers = np.flatnonzero(
-            np.isin(self.first_feature, keep) & np.isin(self.second_feature, keep)
-        )
+        interactions = self.interactions if interactions is None else interactions
+        selected = np.isin(self.first_feature, keep) & np.isin(self.second_feature, keep)
+        if not interactions:
+            selected &= self.first_feature == self.second_feature
+        numbers = np.flatnonzero(selected)
         basis = np.flatnonzero(np.isin(self.basis_feature, [-1, *keep]))
         terms = np.isin(self.column, numbers)
         columns = PairColumns(
             features=tuple(self.features[f] for f in keep),
             kinds=tuple(self.kinds[f] for f in keep),
             value_names=tuple(self.value_names[f] for f in keep),
-            interactions=self.interactions,
+            interactions=interactions,
             names=tuple(self.names[c] for c in numbers),
             first_feature=np.searchsorted(keep, self.first_feature[numbers]),
             second_feature=np.searchsorted(keep, self.second_feature[numbers]),

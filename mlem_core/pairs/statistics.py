@@ -1,0 +1,306 @@
+"""Statistics of the pairs of stimuli: moments of all pairs, and the pairs that test each fold.
+
+All that an analysis says of its layers follows from them: fits, scores, importances, similarities
+and contributions. They are made in one pass over the pairs of each layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlem_core.base.errors import InputError
+from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.base.work import cores
+from mlem_core.data.folds import fold_pairs
+from mlem_core.pairs.columns import FeatureColumn
+from mlem_core.pairs.designs import PairDesign, places_of
+from mlem_core.pairs.distances import distance_named, squared_distances
+from mlem_core.pairs.moments import (
+    LayerMoments,
+    PairMoments,
+    Untested,
+    blocks_of_folds,
+    layer_moments,
+    pair_moments,
+    products_of_ranks,
+)
+from mlem_core.pairs.pair_columns import PairColumns
+from mlem_core.pairs.ranks import PairRanks, pair_ranks
+from mlem_core.pairs.scored_pairs import FoldPairsIndex, ScoredPairs
+
+# Gives the representations (n_stimuli, n_units) of a layer, or its distances.
+LayerSource = Callable[[], NDArray[np.floating]]
+
+
+@dataclass(frozen=True)
+class PairStatistics:
+    """Statistics of the pairs of n_stimuli stimuli in n_layers layers.
+
+    Attributes
+    ----------
+    moments : of all compared pairs
+    tests : the pairs that test each fold
+    """
+
+    moments: PairMoments
+    tests: ScoredPairs
+
+    @property
+    def columns(self) -> PairColumns:
+        """Columns of the pairs: what a metric weighs."""
+        return self.moments.columns
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """(n_features,) names of the features."""
+        return self.columns.features
+
+    @property
+    def resolved(self) -> tuple[str, ...]:
+        """Features that are coded by value."""
+        return self.columns.by_value
+
+    @property
+    def coding(self) -> str:
+        """Coding of the features, in words that follow "coded"."""
+        return self.columns.coding
+
+    @property
+    def interactions(self) -> bool:
+        """Whether products of two feature distances are columns too."""
+        return self.columns.interactions
+
+    @property
+    def n_layers(self) -> int:
+        return self.moments.n_layers
+
+    @property
+    def n_stimuli(self) -> int:
+        return self.moments.n_stimuli
+
+    @property
+    def n_folds(self) -> int:
+        return self.moments.n_folds
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of compared pairs."""
+        return self.moments.n_pairs
+
+    def of_layers(self, layers: Sequence[int]) -> PairStatistics:
+        """Statistics of some layers alone, by position."""
+        if list(layers) == list(range(self.n_layers)):
+            return self
+        return PairStatistics(self.moments.of_layers(layers), self.tests.of_layers(layers))
+
+    def of_features(self, features: Sequence[str]) -> PairStatistics:
+        """Statistics that these features alone would have given.
+
+        Raises InputError: an unknown feature, or none.
+        """
+        return self._with_moments(self.moments.of_features(features))
+
+    def without_interactions(self) -> PairStatistics:
+        """Statistics without the products of two feature distances."""
+        return self._with_moments(self.moments.without_interactions())
+
+    def _with_moments(self, moments: PairMoments) -> PairStatistics:
+        if moments is self.moments:
+            return self
+        return PairStatistics(moments, self.tests.of_columns(moments.columns))
+
+
+class LayerStatistics(NamedTuple):
+    """What one layer adds to `PairStatistics`.
+
+    Attributes
+    ----------
+    moments : of its squared distances and ranks
+    rank_sums : for each fold (n_groups,) sums of the centred ranks of its test pairs
+    rank_squares : (n_folds,) sums of their squares
+    untested_ranks : (n_untested,) centred ranks, among all pairs, of those in `Untested`
+    """
+
+    moments: LayerMoments
+    rank_sums: tuple[FloatArray, ...]
+    rank_squares: FloatArray
+    untested_ranks: FloatArray
+
+
+@dataclass(frozen=True)
+class ComparedPairs:
+    """The pairs of stimuli that are compared, and which test each fold; no layer has a part in it.
+
+    Attributes
+    ----------
+    columns : of the pairs
+    folds : (n_stimuli,) the fold that tests each stimulus, see `mlem_core.data.folds`
+    design : which pairs are compared
+    tests : for each fold its test pairs
+    """
+
+    columns: PairColumns
+    folds: IntArray
+    design: PairDesign
+    tests: tuple[FoldPairsIndex, ...]
+
+    @classmethod
+    def of(
+        cls,
+        features: Sequence[FeatureColumn],
+        folds: IntArray,
+        missing: str = "ignore",
+        *,
+        interactions: bool = False,
+        design: PairDesign | None = None,
+    ) -> ComparedPairs:
+        """All pairs of the stimuli, or those of a design.
+
+        Parameters
+        ----------
+        features : of n_stimuli stimuli, some of them coded by value
+        folds : (n_stimuli,)
+        missing, interactions : as in `PairColumns.of`, which raises for what it cannot take
+        """
+        columns = PairColumns.of(features, missing, interactions)
+        design = design or PairDesign.complete(len(folds))
+        n_folds = int(fold_pairs(folds).max()) + 1
+        tests = [
+            FoldPairsIndex.of(columns, np.flatnonzero(folds == fold), design.items)
+            for fold in range(n_folds)
+        ]
+        return cls(columns, np.asarray(folds, dtype=np.int64), design, tuple(tests))
+
+    @cached_property
+    def untested_places(self) -> IntArray:
+        """(n_untested,) places, among the compared pairs, of those in `Untested`.
+
+        They are the pairs inside a fold of two stimuli of one item.
+        """
+        items, folds = self.design.items, self.folds
+        if items is None:
+            return np.empty(0, dtype=np.int64)
+        if not self.design.is_complete:
+            first, second = self.design.ends(np.arange(self.design.n_pairs))
+            same = (items[first] == items[second]) & (folds[first] == folds[second])
+            return np.flatnonzero(same & (folds[first] >= 0))
+        tested = np.flatnonzero(folds >= 0)
+        units = np.column_stack((items, folds))[tested]
+        unit = np.unique(units, axis=0, return_inverse=True)[1].reshape(-1)
+        places = [np.empty(0, dtype=np.int64)]
+        for number in np.flatnonzero(np.bincount(unit) > 1):
+            members = tested[unit == number]
+            first, second = np.triu_indices(len(members), 1)
+            places.append(places_of(members[first], members[second], len(folds)))
+        return np.sort(np.concatenate(places))
+
+    def layer_statistics(self, squared: FloatArray, doubled: NDArray[np.uint32]) -> LayerStatistics:
+        """Statistics of one layer.
+
+        Parameters
+        ----------
+        squared : (n_pairs,) squared distances of the compared pairs, in the order of the design
+        doubled : (n_pairs,) twice their average ranks, see `mlem_core.pairs.ranks.pair_ranks`
+        """
+        moments = layer_moments(self.columns, self.folds, squared, doubled)
+        of_tests = [test.rank_sums(squared[test.places(len(self.folds))]) for test in self.tests]
+        sums, squares = zip(*of_tests, strict=True)
+        ranks = doubled[self.untested_places].astype(np.float64)
+        untested = (ranks - (len(doubled) + 1)) / 2
+        return LayerStatistics(moments, tuple(sums), np.array(squares), untested)
+
+    def together(
+        self, layers: Sequence[LayerStatistics], rank_products: FloatArray
+    ) -> PairStatistics:
+        """Statistics of several layers.
+
+        Parameters
+        ----------
+        layers : of each of n_layers layers
+        rank_products : (n_blocks, n_blocks, n_layers, n_layers), see
+            `mlem_core.pairs.moments.products_of_ranks`
+
+        Raises InputError: no layer.
+        """
+        if not layers:
+            raise InputError("no layer is left whose distances can be computed.")
+        untested = None
+        if self.design.items is not None:
+            ranks = np.stack([layer.untested_ranks for layer in layers])
+            untested = Untested(*self.design.ends(self.untested_places), ranks)
+        moments = pair_moments(
+            self.columns,
+            self.folds,
+            [layer.moments for layer in layers],
+            rank_products,
+            untested,
+        )
+        tests = [
+            test.with_layers(
+                np.stack([layer.rank_sums[fold] for layer in layers]),
+                np.array([layer.rank_squares[fold] for layer in layers]),
+            )
+            for fold, test in enumerate(self.tests)
+        ]
+        return PairStatistics(moments, ScoredPairs(tuple(tests)))
+
+    def rank_products(self, ranks: PairRanks, layers: Sequence[int]) -> FloatArray:
+        """Sums of products of the ranks of every two of some layers, by pair of blocks."""
+        block = blocks_of_folds(self.folds)
+        return products_of_ranks(
+            block, len(layers), lambda at, first, last: ranks.read(layers[at], first, last)
+        )
+
+
+def pair_statistics(
+    pairs: ComparedPairs,
+    layers: Sequence[LayerSource],
+    *,
+    names: Sequence[str] | None = None,
+    distance: str | Sequence[str] = "euclidean",
+) -> PairStatistics:
+    """Statistics of the pairs of stimuli in many layers, one pass over the pairs for each.
+
+    Parameters
+    ----------
+    pairs : which are compared, and their columns
+    layers : for each layer a function that gives its representations (n_stimuli, n_units), or its
+        distances (n_stimuli, n_stimuli) where `distance` is "precomputed"
+    names : how messages call each layer
+    distance : a name in `mlem_core.pairs.distances.DISTANCES`, or one for each layer
+
+    Raises InputError: as `squared_distances`; a layer whose number of rows is not that of the
+    stimuli.
+    """
+    names = names or [f"layer {number}" for number in range(len(layers))]
+    distances = [distance] * len(layers) if isinstance(distance, str) else distance
+    for name in dict.fromkeys(distances):
+        distance_named(name)
+    ranks = PairRanks(len(layers), pairs.design.n_pairs)
+    statistics = []
+    for at, layer in enumerate(layers):
+        rows = layer()
+        check_rows(rows, len(pairs.folds), names[at])
+        squared = squared_distances(rows, distances[at], design=pairs.design, layer=names[at])
+        doubled = pair_ranks(squared, threads=cores())
+        ranks.put(at, doubled)
+        statistics.append(pairs.layer_statistics(squared, doubled))
+    return pairs.together(statistics, pairs.rank_products(ranks, range(len(layers))))
+
+
+def check_rows(rows: NDArray[np.floating], n_stimuli: int, name: str) -> None:
+    """Raise InputError for rows that are not (n_stimuli, n_units).
+
+    `name` is how the message calls them.
+    """
+    if rows.ndim != 2 or rows.shape[1] == 0 or len(rows) != n_stimuli:
+        raise InputError(
+            f"{name} has the shape {rows.shape}; expected ({n_stimuli}, units), one row a stimulus "
+            "in the order of the CSV."
+        )
