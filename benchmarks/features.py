@@ -17,7 +17,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.estimators.ridge_of_moments import fit_ridge
 from mlem_core.measures.contributions import contributions
-from mlem_core.measures.importance_of_moments import permutation_importance
+from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.distances import squared_distances

@@ -98,7 +98,7 @@ def new_body() -> None:
         assert now.stimuli is not None
         shapes = {one.name: one.shape for one in models.offers() if one.where != "away"}
         n_layers = [len(content.names) for content in files.values()]
-        cost = cost_of(spec, now.stimuli, lint.n_cells, shapes, n_layers)
+        cost = cost_of(spec, now.stimuli, lint.n_columns, shapes, n_layers)
     _bar(now, wrong, cost, spec)
 
 

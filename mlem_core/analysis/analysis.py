@@ -1,4 +1,4 @@
-"""A finished analysis: the pair tables of its layers, and what is selected of them to be shown."""
+"""A finished analysis: the pairs of its stimuli, and what is selected of them to be shown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis import pair_errors
-from mlem_core.analysis.results import Fits, Results, results_from_tables
+from mlem_core.analysis.results import Fits, Results, results_from_statistics
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError, check_choice, unknown
 from mlem_core.base.files import checked
@@ -25,7 +25,7 @@ from mlem_core.estimators.registry import estimator_named
 from mlem_core.measures.similarity import most_alike
 from mlem_core.pairs.designs import PairDesign, n_pairs
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
-from mlem_core.pairs.tables import PairTables
+from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.storage.store import Stage, Store
 
 
@@ -72,10 +72,18 @@ class Selection:
             self.similarity,
         )
 
-    def of_tables(self, tables: PairTables, layers: Sequence[Layer]) -> PairTables:
-        """The pair tables of the selection, from those of n_layers layers."""
-        own = tables.of_layers(self.places(layers)).of_features(self.features)
-        return own.with_interactions(self.interactions)
+    def of_pairs(self, pairs: PairStatistics, layers: Sequence[Layer]) -> PairStatistics:
+        """Pair statistics of the selection, from those of n_layers layers.
+
+        Raises InputError: interactions that these statistics do not have.
+        """
+        if self.interactions and not pairs.interactions:
+            raise InputError(
+                "products of two features are columns of their own, and this analysis has none; "
+                "run it with interactions."
+            )
+        selected = pairs.of_layers(self.places(layers)).of_features(self.features)
+        return selected if self.interactions else selected.without_interactions()
 
     def places(self, layers: Sequence[Layer]) -> list[int]:
         """Places of the selected layers among n_layers layers."""
@@ -121,8 +129,7 @@ class FinishedRun:
     spec : the specification
     stimuli : with the features of the analysis; n_stimuli of them, without those left out
     layers : (model, layer) of each of the n_layers layers
-    tables : pair tables of the n_layers layers
-    rsa : (n_layers, n_layers) Spearman ρ of the neural distances
+    pairs : statistics of the pairs of stimuli in the n_layers layers
     folds : (n_stimuli,) the fold that tests each stimulus, see `mlem_core.data.folds`
     notices : sentences about what was left out or is not exact
     manifest : everything needed to run it again
@@ -137,8 +144,7 @@ class FinishedRun:
     spec: AnalysisSpec
     stimuli: StimulusSet
     layers: list[Layer]
-    tables: PairTables
-    rsa: FloatArray
+    pairs: PairStatistics
     folds: IntArray
     notices: list[str]
     manifest: dict[str, Any]
@@ -147,11 +153,16 @@ class FinishedRun:
     map_stress: Mapping[Layer, float] = field(default_factory=dict)
     pair_errors: pd.DataFrame = field(default_factory=pair_errors.none)
 
+    @property
+    def rsa(self) -> FloatArray:
+        """(n_layers, n_layers) Spearman ρ of the neural distances."""
+        return self.pairs.moments.rsa
+
     @cached_property
     def design(self) -> PairDesign:
         """Design of the pairs of stimuli that were compared."""
         items = untested_items(self.folds, self.stimuli.groups, self.stimuli.items)
-        if self.tables.n_pairs == n_pairs(len(self.stimuli)):
+        if self.pairs.n_pairs == n_pairs(len(self.stimuli)):
             return PairDesign.complete(len(self.stimuli), items)
         return PairDesign.of(self.folds, self.spec.pairs or None, self.spec.seed, items=items)
 
@@ -198,14 +209,14 @@ class FinishedRun:
             A feature, layer, estimator or similarity that there is not; no feature or layer.
         """
         selection = Selection(
-            features=self.tables.features if features is None else names_in(features),
+            features=self.pairs.features if features is None else names_in(features),
             layers=tuple(self.layers) if layers is None else layers_in(layers),
             # Which one is chosen was settled in the run.
             estimator=self.spec.estimator if estimator in (None, "auto") else estimator,
             interactions=self.spec.interactions if interactions is None else interactions,
             similarity=similarity,
         )
-        return selection.checked(self.tables.features, self.layers)
+        return selection.checked(self.pairs.features, self.layers)
 
     def key(self, of: Of = None, **more: Any) -> dict[str, Any]:
         """Key of a cached result: all that it depends on, see `mlem_core.storage.store.Stage`.
@@ -251,10 +262,9 @@ class Analysis(FinishedRun):
     def _repr_html_(self) -> str:
         return as_html(*_lines(self))
 
-    def subset(self, selection: Selection) -> tuple[PairTables, FloatArray]:
-        """The pair tables of a selection, and the RSA (n_layers, n_layers) of its layers."""
-        places = selection.places(self.layers)
-        return selection.of_tables(self.tables, self.layers), self.rsa[np.ix_(places, places)]
+    def pairs_of(self, selection: Selection) -> PairStatistics:
+        """Pair statistics of a selection; raises as `Selection.of_pairs`."""
+        return selection.of_pairs(self.pairs, self.layers)
 
     def most_alike(
         self, layers: Sequence[Layer] | None = None, values: FloatArray | None = None
@@ -283,15 +293,14 @@ class Analysis(FinishedRun):
 
         Parameters are those of `select`.
 
-        Raises as `select`; an estimator that fits ranks on an analysis of before they were kept.
+        Raises as `select`; interactions that the analysis does not have.
         """
         return self.results_of(self.select(features, layers, estimator, interactions))
 
     def results_of(self, selection: Selection, fits: Fits | None = None) -> Results:
-        """All tables of a selection; `fits` as for `results_from_tables`."""
-        tables, rsa = self.subset(selection)
-        results = results_from_tables(
-            tables, selection.layers, rsa, self.folds, selection.estimator, fits
+        """All tables of a selection; `fits` as for `results_from_statistics`."""
+        results = results_from_statistics(
+            self.pairs_of(selection), selection.layers, self.folds, selection.estimator, fits
         )
         folds = results.folds.assign(stimulus=self.rows)
         return replace(results, folds=folds, pair_errors=self.pair_errors)
@@ -310,12 +319,12 @@ def _lines(analysis: Analysis) -> tuple[str, Lines]:
         lines.append((model, listed(own, most=6) if own else f"layers {span(layers)}"))
     if len(lines) > 5:
         lines = [("models", listed([*of_models], most=6)), ("layers", f"{len(analysis.layers)}")]
-    lines.append(("features", f"{n_features}: {listed(analysis.tables.features, most=6)}"))
-    lines.append(("coding", analysis.tables.coding))
+    lines.append(("features", f"{n_features}: {listed(analysis.pairs.features, most=6)}"))
+    lines.append(("coding", analysis.pairs.coding))
     how = f"{spec.estimator}, {spec.distance} distances, {spec.folds} folds over "
     lines.append(("computed with", how + folds_over(analysis.stimuli, spec.folds_over)))
-    if analysis.tables.n_pairs < n_pairs(n_stimuli):
-        lines.append(("pairs", pairs_of(analysis.tables.n_pairs, n_stimuli)))
+    if analysis.pairs.n_pairs < n_pairs(n_stimuli):
+        lines.append(("pairs", pairs_of(analysis.pairs.n_pairs, n_stimuli)))
     if analysis.notices:
         lines.append(("notices", f"{len(analysis.notices)}, see .notices"))
     return title, lines

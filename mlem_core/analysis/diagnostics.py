@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlem_core.analysis.planning import ALONE, MOST_STIMULI, check_weights
-from mlem_core.analysis.results import correlations_of_features
+from mlem_core.analysis.planning import MOST_STIMULI, check_columns
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import fraction, listed, many, percent, plural, sentence_case
@@ -21,13 +20,10 @@ from mlem_core.data.doubts import MOST_ROWS, Lint, Severity, StimulusFinding
 from mlem_core.data.folds import stimulus_folds, tested
 from mlem_core.data.levels import STIMULUS, level_of
 from mlem_core.data.stimuli import StimulusSet, group_name
-from mlem_core.estimators.normal_equations import training_blocks
-from mlem_core.pairs.build import tables_without_layers
+from mlem_core.measures.similarity import correlations_of_features, plain_columns
 from mlem_core.pairs.columns import AUTO, FeatureColumn, feature_columns, resolved_columns
-from mlem_core.pairs.crossfit import share_alone
-from mlem_core.pairs.designs import n_pairs
-from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.tables import PairTables
+from mlem_core.pairs.moments import PairMoments, moments_of_columns
+from mlem_core.pairs.pair_columns import PairColumns
 
 # Distances of two features that correlate above this are named (Salle et al. 2024, figure S5, has
 # the table; the bound is ours).
@@ -43,9 +39,7 @@ AGREEING = 4
 DEFAULT = AnalysisSpec()
 
 
-def lint(
-    stimuli: StimulusSet, spec: AnalysisSpec = DEFAULT, tables: PairTables | None = None
-) -> Lint:
+def lint(stimuli: StimulusSet, spec: AnalysisSpec = DEFAULT) -> Lint:
     """Look at stimuli as a careful colleague would before a run.
 
     What needs all pairs of stimuli is looked at in a seeded sample where there are more than
@@ -55,44 +49,46 @@ def lint(
     ----------
     stimuli : with the features that are to be used (`StimulusSet.select`)
     spec : its folds, seed, missing values, interactions, and features that are resolved by value
-    tables : of all pairs of these stimuli, where a run has made them
 
     Raises InputError: an unknown policy for missing values; features that cannot be resolved by
-    value, or that make too many patterns or weights.
+    value, or that make too many columns.
     """
     n, folds, seed = len(stimuli), spec.folds, spec.seed
     columns = resolved_columns(stimuli, () if spec.values == AUTO else spec.values)
     resolved = [column.name for column in columns if column.names]
     levels = {feature.name: level_of(stimuli, feature.name) for feature in stimuli.features}
     rows = np.sort(np.random.default_rng(seed).permutation(n)[:MOST_STIMULI])
-    refused, notes = "", tuple[str, ...]()
+    refused = ""
     try:
         fold_of = stimulus_folds(stimuli, spec.folds_over, folds, seed)
     except InputError as error:
         refused, fold_of = str(error), np.arange(n) % min(max(folds, 2), n)
-    if tables is None or tables.n_pairs < n_pairs(n) or len(rows) < n:
-        some = feature_columns(stimuli.take(rows), resolved=resolved)
-        check_weights(some, spec)
-        index = PairIndex.build(some, fold_of[rows], spec.missing)
-        tables, notes = tables_without_layers(index), index.notes
-    tables = tables.with_interactions(spec.interactions and not resolved)
+    check_columns(columns, spec)
+    sample = feature_columns(stimuli.take(rows), resolved=resolved)
+    interactions = spec.interactions and not resolved
+    of_pairs = PairColumns.of(sample, spec.missing, interactions)
+    moments = moments_of_columns(of_pairs, fold_of[rows])
     findings = [*_duplicates(stimuli), *_missing(columns, spec.missing), *_values(columns, folds)]
-    findings += _size(stimuli, folds, tables)
+    findings += _size(stimuli, folds, of_pairs)
     if refused:
         findings.append(StimulusFinding("problem", "folds", sentence_case(refused)))
     else:
         findings += _tested(stimuli, fold_of, folds, spec.folds_over)
-    findings += [*(StimulusFinding("note", "bins", note) for note in notes), *_levels(levels)]
-    of_pairs = [*feature_findings(tables), *_determined(columns, rows), *_patterns(tables)]
+    findings += _levels(levels)
+    about_pairs = [*feature_findings(moments), *_determined(columns, rows)]
     if len(rows) < n:
         where = f" (seen in a seeded sample of {len(rows):,} stimuli)."
-        of_pairs = [replace(f, sentence=f.sentence.removesuffix(".") + where) for f in of_pairs]
-    findings += of_pairs
-    correlations = correlations_of_features(tables)
+        about_pairs = [
+            replace(finding, sentence=finding.sentence.removesuffix(".") + where)
+            for finding in about_pairs
+        ]
+    findings += about_pairs
+    names = list(of_pairs.features)
+    correlations = pd.DataFrame(correlations_of_features(moments), index=names, columns=names)
     of = "all pairs of stimuli" if len(rows) == n else f"the pairs of {len(rows):,} of the stimuli"
     findings += _correlated(correlations, findings, of)
     findings.sort(key=lambda finding: get_args(Severity).index(finding.severity))
-    return Lint(findings, correlations, len(rows), len(tables.cell_block))
+    return Lint(findings, correlations, len(rows), len(of_pairs))
 
 
 def _levels(of_feature: Mapping[str, str]) -> Iterator[StimulusFinding]:
@@ -109,23 +105,29 @@ def _levels(of_feature: Mapping[str, str]) -> Iterator[StimulusFinding]:
         )
 
 
-def feature_findings(tables: PairTables) -> Iterator[StimulusFinding]:
+# Distances that vary by less than this part of 1 are all the same, but for rounding.
+VARIES = 1e-12
+# Two features whose distances correlate by less than this from 1 distinguish the same pairs.
+SAME = 1e-9
+
+
+def feature_findings(moments: PairMoments) -> Iterator[StimulusFinding]:
     """Findings about the features' own values that make every fit uncertain.
 
     A feature that is the same everywhere in a fold's training stimuli, two features that
-    distinguish the same pairs, more weights than patterns.
-
-    How many weights there are is as `tables` say, `with_interactions` or not.
+    distinguish the same pairs, weights that depend on each other.
     """
-    blocks = training_blocks(tables, [(k,) for k in range(tables.n_folds)])
-    present = [_numbers(tables.cell_pattern[use[tables.cell_block]]) for use in blocks]
-    if not any(map(len, present)):
+    columns, features = moments.columns, moments.columns.features
+    plain = plain_columns(columns)
+    training = [moments.within(moments.training(fold)) for fold in range(moments.n_folds)]
+    training = [of_fold for of_fold in training if of_fold.n_pairs > 0]
+    if not training:
         return  # so few stimuli that no fold leaves a pair to train on
-    for f, name in enumerate(tables.features):
-        codes = np.ascontiguousarray(tables.codes[:, f])
-        folds = [k for k, used in enumerate(present) if (codes[used] == codes[used[:1]]).all()]
-        where = "pairs of stimuli; its weights and importances are 0"
-        if somewhere := len(folds) < tables.n_folds:
+    spreads = [np.diag(plain @ own.gram @ plain.T) / own.n_pairs for own in training]
+    for feature, name in enumerate(features):
+        folds = [fold for fold, spread in enumerate(spreads) if spread[feature] <= VARIES]
+        where = "pairs of stimuli; its weight and importances are 0"
+        if somewhere := len(folds) < len(training):
             named = ", ".join(map(str, folds))
             where = f"pairs that are left to train on without fold {named}; its weight there is 0"
         if folds:
@@ -135,49 +137,35 @@ def feature_findings(tables: PairTables) -> Iterator[StimulusFinding]:
                 f"The feature {name!r} has the same distance in all {where}.",
                 (name,),
             )
-    whole = tables.codes[_numbers(np.concatenate(present))].astype(np.int64)
-    sizes = [len(_numbers(codes)) for codes in whole.T]
-    for f, g in itertools.combinations(range(len(tables.features)), 2):
-        n_both = len(pd.unique(whole[:, f] * (whole[:, g].max() + 1) + whole[:, g]))
-        if sizes[f] == sizes[g] == n_both > 1:
+    correlations = correlations_of_features(moments)
+    copies = []
+    for pair in itertools.combinations(range(len(features)), 2):
+        if correlations[pair] >= 1 - SAME:
+            copies.append(pair)
+            first, second = (features[feature] for feature in pair)
             yield StimulusFinding(
                 "problem",
                 "copies",
-                f"The features {tables.features[f]!r} and {tables.features[g]!r} divide the "
-                "stimuli in the same way, so their separate weights mean nothing; leave one of "
-                "them out.",
-                (tables.features[f], tables.features[g]),
+                f"The features {first!r} and {second!r} divide the stimuli in the same way, so "
+                "their separate weights mean nothing; leave one of them out.",
+                (first, second),
             )
-    fewest = min(len(patterns) for patterns in present)
     # The weights of values are drawn towards one a feature, so that there is always one best fit.
-    if len(tables.columns.parts) >= fewest:
+    parts = np.eye(len(columns)) if columns.interactions else plain
+    gram = moments.within(np.ones(moments.n_blocks, dtype=bool)).gram
+    covariance = parts @ gram @ parts.T
+    spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    varying = spread > np.sqrt(VARIES * max(moments.n_pairs, 1))
+    scaled = covariance[np.ix_(varying, varying)] / np.outer(spread[varying], spread[varying])
+    rank = int(np.linalg.matrix_rank(scaled, tol=SAME * len(scaled), hermitian=True))
+    if rank < len(scaled) - len(copies):
         yield StimulusFinding(
             "problem",
             "weights",
-            f"The model has {len(tables.columns.parts)} weights, but the features divide the "
-            f"pairs of stimuli in only {fewest} ways. Other weights would fit as well: choose "
-            f"fewer features{' or no interactions' if tables.interactions else ''}.",
-            tables.features,
-        )
-
-
-def _numbers(numbers: IntArray) -> IntArray:
-    """Distinct values of non-negative whole numbers, ascending."""
-    return np.flatnonzero(np.bincount(numbers))
-
-
-def _patterns(tables: PairTables) -> Iterator[StimulusFinding]:
-    share = share_alone(tables)
-    if share > ALONE:
-        yield StimulusFinding(
-            "caution",
-            "patterns",
-            f"The features divide the pairs of stimuli in {len(tables.codes):,} ways. So "
-            f"{percent(share)} of the pairs in a fold differ as no pair of other stimuli does, and "
-            "ceilings come out too low. Put continuous features into bins, choose fewer features "
-            "or add stimuli"
-            f"{', or code fewer features by value' if tables.resolved else ''}.",
-            tables.features,
+            f"The model has {len(scaled)} weights, but the distances of some features follow from "
+            f"those of others: only {rank} are independent. Other weights would fit as well: "
+            f"choose fewer features{' or no interactions' if columns.interactions else ''}.",
+            features,
         )
 
 
@@ -349,8 +337,8 @@ def _stretched(name: str, values: pd.Series[Any]) -> Iterator[StimulusFinding]:
         )
 
 
-def _size(stimuli: StimulusSet, folds: int, tables: PairTables) -> Iterator[StimulusFinding]:
-    n, n_weights = len(stimuli), len(tables.columns)
+def _size(stimuli: StimulusSet, folds: int, columns: PairColumns) -> Iterator[StimulusFinding]:
+    n, n_weights = len(stimuli), len(columns)
     if n < PER_WEIGHT * n_weights:
         yield StimulusFinding(
             "caution",
@@ -358,8 +346,8 @@ def _size(stimuli: StimulusSet, folds: int, tables: PairTables) -> Iterator[Stim
             f"There are {n:,} stimuli for {n_weights} weights; a rule of thumb is "
             f"{PER_WEIGHT} stimuli a weight (here {PER_WEIGHT * n_weights:,}). With fewer, weights "
             "change from fold to fold: add stimuli or choose fewer features"
-            f"{' or no interactions' if tables.interactions else ''}"
-            f"{', or code fewer features by value' if tables.resolved else ''}.",
+            f"{' or no interactions' if columns.interactions else ''}"
+            f"{', or code fewer features by value' if columns.by_value else ''}.",
         )
     sizes = np.bincount(stimuli.groups)
     of_text = stimuli.level != "stimulus"

@@ -30,7 +30,7 @@ from mlem_core.data.stimulus_csv import write_csv
 from mlem_core.estimators.ridge_solver import ALPHAS, BETAS
 from mlem_core.measures.similarity import most_alike
 from mlem_core.models.representations import Representations
-from mlem_core.pairs.build import load_pair_tables, save_pair_tables
+from mlem_core.pairs.statistics_file import load_statistics, save_statistics
 
 # Beside stimuli.csv, where features are given by their distances.
 RDMS = "rdms.npz"
@@ -43,7 +43,7 @@ def save_analysis(analysis: Analysis, folder: Path | str) -> None:
     write_csv(analysis.whole, target / "stimuli.csv")
     if analysis.whole.rdms:
         save_rdms(analysis.whole, target / RDMS)
-    save_pair_tables(analysis.tables, target / "tables.npz", compress=True)
+    save_statistics(analysis.pairs, target / "pairs.npz")
     np.save(target / "rsa.npy", analysis.rsa)
     np.save(target / "folds.npy", analysis.folds)
     if not analysis.pair_errors.empty:
@@ -153,8 +153,7 @@ def load_analysis(folder: Path | str) -> Analysis:
         spec=spec,
         stimuli=spec.kept.of(whole),
         layers=about.layers,
-        tables=load_pair_tables(source / "tables.npz"),
-        rsa=_array(source / "rsa.npy"),
+        pairs=load_statistics(source / "pairs.npz"),
         folds=_array(source / "folds.npy"),
         notices=about.notices,
         manifest=about.manifest,

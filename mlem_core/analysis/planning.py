@@ -1,8 +1,8 @@
 """What is known before a run: the choices that an analysis makes itself, its time and its room.
 
-How it is fitted, and what is coded by value, is chosen once for all layers, on the pairs across
-folds (`mlem_core.estimators.ridge_solver.across_folds`). What differs from the papers' choices,
-ridge and coding as same or different, has to gain `GAIN` of ρ for each that does.
+How it is fitted, and what is coded by value, is chosen once for all layers, by the ρ of the inner
+folds of nested cross-validation. What differs from the papers' choices, ridge and coding as same or
+different, has to gain `GAIN` of ρ for each that does.
 
 Constants of time were measured on two cores of a laptop's speed; a busy machine takes longer.
 """
@@ -20,17 +20,14 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import IntArray
 from mlem_core.base.work import cores
-from mlem_core.data.folds import stimulus_folds
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import can_resolve, estimator_named
-from mlem_core.estimators.ridge_solver import FEWEST_TO_CHOOSE, GAIN, across_folds
+from mlem_core.estimators.ridge_solver import FEWEST_TO_CHOOSE, GAIN, inner_scores
 from mlem_core.models.availability import Shape
-from mlem_core.pairs.build import tables_without_layers
 from mlem_core.pairs.columns import AUTO, FeatureColumn, feature_columns
-from mlem_core.pairs.crossfit import share_alone
 from mlem_core.pairs.designs import n_pairs
-from mlem_core.pairs.patterns import MAX_PATTERNS, MOST_CODES, PairIndex
-from mlem_core.pairs.tables import PairTables, same_or_different
+from mlem_core.pairs.pair_columns import MAX_COLUMNS, number_of_columns
+from mlem_core.pairs.statistics import PairStatistics
 
 # The entry of a manifest that says what was chosen, and the ρ of each choice.
 CHOSEN = "chosen"
@@ -38,7 +35,7 @@ BY = "chosen by inner cross-validation"
 
 
 def with_choices_open(spec: AnalysisSpec, stimuli: StimulusSet) -> AnalysisSpec:
-    """The analysis whose tables tell which choices are best: by value what can be; ridge.
+    """The analysis whose pairs tell which choices are best: by value what can be; ridge.
 
     With fewer than `FEWEST_TO_CHOOSE` folds nothing can be chosen: coded as same or different.
     """
@@ -49,26 +46,29 @@ def with_choices_open(spec: AnalysisSpec, stimuli: StimulusSet) -> AnalysisSpec:
 
 
 def settled(
-    spec: AnalysisSpec, stimuli: StimulusSet, tables_of: Callable[[IntArray], PairTables]
+    spec: AnalysisSpec,
+    stimuli: StimulusSet,
+    statistics_of: Callable[[IntArray], PairStatistics],
 ) -> tuple[AnalysisSpec, dict[str, Any]]:
     """The analysis with its choices made, and what its manifest says of them; none is {}.
 
     Parameters
     ----------
     spec, stimuli : the specification, and its stimuli with the features
-    tables_of : gives the pair tables of all layers `with_choices_open` of the stimuli in these
-        rows, a seeded sample of those that are more than `MOST_STIMULI`
+    statistics_of : gives the pair statistics of all layers `with_choices_open` of the stimuli in
+        these rows, a seeded sample of those that are more than `MOST_STIMULI`
     """
-    first, names = with_choices_open(spec, stimuli), estimator_named(spec.estimator).among
+    open_spec, names = with_choices_open(spec, stimuli), estimator_named(spec.estimator).among
     names = names or (spec.estimator,)
-    codings = ((), first.values) if spec.values == AUTO and first.values else (first.values,)
+    codings: tuple[tuple[str, ...], ...] = (open_spec.values,)
+    if spec.values == AUTO and open_spec.values:
+        codings = ((), open_spec.values)
     if spec.folds < FEWEST_TO_CHOOSE or len(names) * len(codings) == 1:
-        return first, {}
+        return open_spec, {}
     rows = np.random.default_rng(spec.seed).permutation(len(stimuli))[:MOST_STIMULI]
-    tables = tables_of(np.sort(rows)).with_interactions(spec.interactions)
-    of = {first.values: tables} | ({(): same_or_different(tables)} if len(codings) > 1 else {})
+    pairs = statistics_of(np.sort(rows))
     rho = {
-        (name, values): float(across_folds(of[values], ranked="rank" in name).mean())
+        (name, values): inner_scores(pairs, ranked="rank" in name, by_value=bool(values))
         for name, values in itertools.product(names, codings)
     }
 
@@ -77,8 +77,8 @@ def settled(
 
     estimator, values = max(rho, key=gained)
     scores = [[name, list(coded), round(score, 4)] for (name, coded), score in rho.items()]
-    chosen = {"estimator": estimator, "values": list(values), "rho": scores}
-    return replace(first, estimator=estimator, values=values), chosen
+    choice = {"estimator": estimator, "values": list(values), "rho": scores}
+    return replace(open_spec, estimator=estimator, values=values), choice
 
 
 def said_of_choice(manifest: Mapping[str, Any], estimator: str) -> str:
@@ -88,14 +88,8 @@ def said_of_choice(manifest: Mapping[str, Any], estimator: str) -> str:
 
 # With two values there is one distance between them, resolved or not.
 FEWEST_VALUES = 3
-# More patterns make a redraw slow: on the probing words 3,834 (part of speech) take .3 s for seven
-# layers, 5,907 (person too) take seconds, since importance puts every value with every pattern.
-# Natural text has more with no feature coded by value: coding by value costs it little.
-MOST_PATTERNS = 5_000, 50_000
-# Of the pairs inside a fold so many may have a pattern that no pair of other stimuli has: a ceiling
-# of .66 lost .01 to .02 at a tenth, in simulations, and a third of itself at two thirds
-# (docs/validation).
-ALONE = 0.1
+# Features are coded by value, of themselves, up to so many columns: more take minutes.
+MOST_BY_VALUE = 600
 # Of more stimuli the pairs of a sample are looked at: seconds instead of half a minute.
 MOST_STIMULI = 2_500
 
@@ -106,42 +100,31 @@ def resolvable(stimuli: StimulusSet) -> list[str]:
 
 
 def recommended_values(stimuli: StimulusSet, spec: AnalysisSpec) -> tuple[str, ...]:
-    """The features that an analysis had better resolve by value, in their order.
+    """The features that an analysis tries to resolve by value, in their order.
 
-    Nominal features with at least three values, the one with most values first, each one added
-    where the pairs inside a fold whose pattern no other pair has stay at or below `ALONE`, and the
-    patterns at or below the first of `MOST_PATTERNS`, or the second where even with no feature
-    coded by value there are more. Of more than `MOST_STIMULI` stimuli a seeded sample is looked at.
+    Nominal features with at least three values, those with fewest values first, while there are at
+    most `MOST_BY_VALUE` columns of pairs.
 
     Parameters
     ----------
     stimuli : with the features of the analysis
-    spec : its folds, missing values, estimator and interactions; none is recommended where these
-        two cannot resolve a feature, or where the stimuli cannot be put into the folds
+    spec : its estimator and interactions; none is recommended where these cannot resolve a feature
     """
     if not can_resolve(spec.estimator, spec.interactions):
         return ()
-    columns = [
+    columns = feature_columns(stimuli)
+    nominal = [
         column
-        for column in feature_columns(stimuli)
+        for column in columns
         if column.kind == "nominal" and column.resolvable and len(column.present) >= FEWEST_VALUES
     ]
-    try:
-        folds = stimulus_folds(stimuli, spec.folds_over, spec.folds, spec.seed)
-    except InputError:
-        return ()
-    rows = np.sort(np.random.default_rng(spec.seed).permutation(len(stimuli))[:MOST_STIMULI])
-    sample, chosen = stimuli.take(rows), set[str]()
-
-    def indexed(names: set[str]) -> PairIndex:
-        return PairIndex.build(feature_columns(sample, resolved=names), folds[rows], spec.missing)
-
-    most = MOST_PATTERNS[indexed(chosen).n_patterns > MOST_PATTERNS[0]]
-    for column in sorted(columns, key=lambda one: -len(one.present)):
-        index = indexed(more := {*chosen, column.name})
-        if index.n_patterns <= most and share_alone(tables_without_layers(index)) <= ALONE:
-            chosen = more
-    return tuple(column.name for column in feature_columns(stimuli) if column.name in chosen)
+    by_value: set[str] = set()
+    for column in sorted(nominal, key=lambda column: len(column.present)):
+        more = {*by_value, column.name}
+        coded = [c.with_names() if c.name in more else c for c in columns]
+        if number_of_columns(coded) <= MOST_BY_VALUE:
+            by_value = more
+    return tuple(column.name for column in columns if column.name in by_value)
 
 
 # Seconds of one core.
@@ -154,14 +137,10 @@ PER_STEP = 2e-4  # the same where a block goes token by token
 PER_PAIR = 8e-8  # of a pair in a layer, of all pairs: distances, ranks, sums by pattern
 PER_SOME = 1.5e-7  # of a pair of a budget of them, which are computed one by one ...
 PER_UNIT = 2.5e-10  # ... and for each unit
-PER_SQUARE = 2.5e-9  # of a cell and two weights in a layer: the normal equations
-# Bytes of a cell (pattern and block) in the table of a layer, and for each fold.
-PER_CELL, PER_CELL_AND_FOLD = 6.0, 2.4
+PER_COLUMN = 2e-9  # of a pair and a column in a layer: products of the columns with the distances
+PER_SORT = 1.2e-5  # of a test pair in a layer: predictions are sorted for each strength and fold
 HEADER = 128  # bytes of an .npy file before the numbers
 TOKENS_A_WORD = 1.3
-# Of more weights the normal equations of all training sets take more than 2 GB, and minutes.
-MOST_WEIGHTS = 600
-ENOUGH = 1_000  # stimuli, whose pairs have all patterns that may be too many
 UNKNOWN = Shape(12, 768)  # a model of unknown size
 
 
@@ -172,7 +151,7 @@ class Cost:
     Attributes
     ----------
     seconds : of the run, without fetching models
-    n_bytes : kept in the store: representations, pair tables, the analysis
+    n_bytes : kept in the store: representations, pair statistics, the analysis
     n_layers : whose pairs of stimuli are compared
     """
 
@@ -184,7 +163,7 @@ class Cost:
 def cost_of(
     spec: AnalysisSpec,
     stimuli: StimulusSet,
-    n_cells: int,
+    n_columns: int,
     models: Mapping[str, Shape | None],
     files: Sequence[int] = (),
 ) -> Cost:
@@ -194,7 +173,7 @@ def cost_of(
     ----------
     spec : its layers and folds
     stimuli : with the features of the analysis
-    n_cells : of its pairs, see `mlem_core.data.doubts.Lint`
+    n_columns : of its pairs, see `mlem_core.data.doubts.Lint`
     models : the size of each model; None is unknown
     files : how many layers each representations file has
     """
@@ -216,48 +195,32 @@ def cost_of(
     widths = [(known or UNKNOWN).width for known in models.values()] or [UNKNOWN.width]
     each = PER_PAIR if every <= budget else PER_SOME + PER_UNIT * max(widths)
     seconds += each * min(every, budget) * n_layers
-    n_features = len(stimuli.features)
-    n_weights = n_features * (n_features + 1) // 2 if spec.interactions else n_features
-    seconds += PER_SQUARE * n_cells * n_weights**2 * n_layers
-    per_cell = PER_CELL + PER_CELL_AND_FOLD * spec.folds
-    # In the store of parts, and in the analysis.
-    n_bytes += 2 * n_layers * n_cells * per_cell
+    compared = min(every, budget)
+    seconds += PER_COLUMN * compared * n_columns * n_layers
+    tested = compared / spec.folds
+    seconds += PER_SORT * tested * n_layers
+    # In the store, and in the analysis: test pairs, and sums by columns and blocks of folds.
+    n_bytes += 2 * n_layers * (4 * tested + 16 * n_columns * spec.folds**2)
     return Cost(seconds / min(2, cores()), round(n_bytes), n_layers)
 
 
-def check_weights(columns: Sequence[FeatureColumn], spec: AnalysisSpec) -> None:
-    """Raise where a model of these features has more weights than can be fitted.
+def check_columns(columns: Sequence[FeatureColumn], spec: AnalysisSpec) -> None:
+    """Raise before any model runs where pairs of these features have too many columns.
 
     Parameters
     ----------
     columns : of the features, some of them resolved by value
-    spec : whether products of two features have weights, too
+    spec : whether products of two features are columns, too
 
-    Raises InputError: more than `MOST_WEIGHTS` weights.
+    Raises InputError: more than `MAX_COLUMNS` columns.
     """
-    values, n = [len(column.names) for column in columns], len(columns)
-    n_weights = sum(v * (v + 1) // 2 or 1 for v in values)
-    if spec.interactions and not any(values):  # else the run says that it cannot be
-        n_weights = n * (n + 1) // 2
-    if n_weights > MOST_WEIGHTS:
+    n_columns, n = number_of_columns(columns, spec.interactions), len(columns)
+    if n_columns > MAX_COLUMNS:
         raise InputError(
-            f"the {n} features make a model of {n_weights:,} weights; expected at most "
-            f"{MOST_WEIGHTS}, so choose fewer features, no interactions, or code fewer features by "
-            "value."
+            f"the {n} features make a model of {n_columns:,} weights; expected at most "
+            f"{MAX_COLUMNS:,}, so choose fewer features, no interactions, or code fewer features "
+            "by value."
         )
-
-
-def check_cost(columns: Sequence[FeatureColumn], spec: AnalysisSpec) -> None:
-    """Raise before any model runs where features make too many weights or patterns.
-
-    Parameters are those of `check_weights`.
-
-    Raises as `check_weights`; more patterns in the first `ENOUGH` stimuli than are compared.
-    """
-    check_weights(columns, spec)
-    if len(columns) * MAX_PATTERNS > MOST_CODES:
-        first = [replace(column, values=column.values[:ENOUGH]) for column in columns]
-        PairIndex.build(first, np.zeros(len(first[0].values), dtype=np.int64), spec.missing)
 
 
 def _chosen(spec: AnalysisSpec, n_layers: int) -> int:

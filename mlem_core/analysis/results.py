@@ -1,4 +1,4 @@
-"""The tables of an analysis, recomputed from its pair tables, and how they are written."""
+"""The tables of an analysis, recomputed from its pair statistics, and how they are written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from mlem_core.measures import similarity
 from mlem_core.measures.importance import fitted, most_important
 from mlem_core.measures.value_distances import value_distances
 from mlem_core.pairs.statistics import PairStatistics
-from mlem_core.pairs.tables import PairTables
 
 Fits = tuple[FoldFits, FloatArray]  # as `mlem_core.measures.importance.fitted` gives them
 
@@ -243,14 +242,10 @@ def _tables_there(path: Path, manifest: Mapping[str, Any]) -> _There:
     return _There(tables if same else set(), written, options if same else {})
 
 
-def correlations_of_features(tables: PairTables | PairStatistics) -> pd.DataFrame:
+def correlations_of_features(pairs: PairStatistics) -> pd.DataFrame:
     """Pearson correlations of the squared feature distances over the compared pairs, with names."""
-    if isinstance(tables, PairStatistics):
-        square = similarity.correlations_of_features(tables.moments)
-        return pd.DataFrame(square, index=list(tables.features), columns=list(tables.features))
-    counts = np.bincount(tables.cell_pattern, tables.counts, len(tables.codes)).astype(np.float64)
-    square = similarity.feature_correlations(tables.patterns, counts)
-    return pd.DataFrame(square, index=list(tables.features), columns=list(tables.features))
+    square = similarity.correlations_of_features(pairs.moments)
+    return pd.DataFrame(square, index=list(pairs.features), columns=list(pairs.features))
 
 
 def _with_names(square: pd.DataFrame) -> pd.DataFrame:
@@ -269,44 +264,42 @@ def _long(layers: Sequence[Layer], values: dict[str, FloatArray], **by: Sequence
     return frame
 
 
-def results_from_tables(
-    tables: PairTables | PairStatistics,
+def results_from_statistics(
+    pairs: PairStatistics,
     layers: Sequence[Layer],
-    rsa: FloatArray,
     folds: IntArray,
     estimator: str = "ridge",
     fits: Fits | None = None,
 ) -> Results:
-    """Fit, score, permute and compare all layers from their pair tables.
+    """Fit, score, permute and compare all layers from their pair statistics.
 
     Parameters
     ----------
-    tables : pair tables of n_layers layers
+    pairs : statistics of n_layers layers
     layers : (model, layer) of each
-    rsa : (n_layers, n_layers) from `mlem_core.pairs.ranks.PairRanks.rsa`
     folds : (n_stimuli,) the fold that tests each stimulus, see `mlem_core.data.folds`
     estimator : name, see `mlem_core.estimators.registry`
-    fits : of these tables by this estimator, where they have been computed before
+    fits : of these pairs by this estimator, where they have been computed before
     """
-    fold_fits, importance = fitted(tables, estimator) if fits is None else fits
-    terms, parts = tables.columns.names, tables.columns.parts
+    fold_fits, importance = fitted(pairs, estimator) if fits is None else fits
+    columns, parts, rsa = pairs.columns.names, pairs.columns.parts, pairs.moments.rsa
     tau = similarity.weighted_tau(importance.mean(axis=1))
     names = [layer_name(layer) for layer in layers]
-    by = {"fold": range(tables.n_folds)}
+    by = {"fold": range(pairs.n_folds)}
     scores = {name: getattr(fold_fits, name) for name in ("rho", "rho_a", "ceiling", "alpha")}
     return Results(
         scores=_long(layers, scores, **by),
         importance=_long(layers, {"importance": importance}, **by, feature=parts),
-        weights=_long(layers, {"weight": fold_fits.weights}, **by, feature=terms),
+        weights=_long(layers, {"weight": fold_fits.weights}, **by, feature=columns),
         folds=pd.DataFrame({"stimulus": np.arange(len(folds)), "fold": np.maximum(folds, -1)}),
         similarity_profiles=pd.DataFrame(tau, index=names, columns=names),
         similarity_rsa=pd.DataFrame(rsa, index=names, columns=names),
         layers=list(layers),
         agreement=similarity.agreement(tau, rsa),
-        feature_correlations=correlations_of_features(tables),
-        value_distances=value_distances(tables, fold_fits.weights, layers),
-        coding=tables.coding,
-        n_stimuli=tables.n_stimuli,
-        n_pairs=tables.n_pairs,
-        n_folds=tables.n_folds,
+        feature_correlations=correlations_of_features(pairs),
+        value_distances=value_distances(pairs, fold_fits.weights, layers),
+        coding=pairs.coding,
+        n_stimuli=pairs.n_stimuli,
+        n_pairs=pairs.n_pairs,
+        n_folds=pairs.n_folds,
     )

@@ -1,4 +1,4 @@
-"""The run of an analysis, from the stimuli to the pair tables."""
+"""The run of an analysis, from the stimuli to the statistics of their pairs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy as np
 from mlem_core.analysis.analysis import Analysis, same_content
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.files import manifest_of
-from mlem_core.analysis.layer_tables import layer_tables
+from mlem_core.analysis.layer_statistics import layer_statistics
 from mlem_core.analysis.planning import (
     CHOSEN,
-    check_cost,
+    check_columns,
     recommended_values,
     settled,
     with_choices_open,
@@ -26,7 +26,6 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.labels import NAMES
 from mlem_core.base.text import listed
 from mlem_core.base.typing import (
-    FloatArray,
     IntArray,
     Layer,
     Report,
@@ -36,9 +35,8 @@ from mlem_core.data.datasets import SETS
 from mlem_core.data.folds import FEWEST_TESTED, stimulus_folds, tested
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import can_resolve
-from mlem_core.estimators.ridge_solver import ALPHAS
 from mlem_core.pairs.columns import FeatureColumn, feature_columns, resolved_columns
-from mlem_core.pairs.tables import PairTables, same_or_different
+from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.storage.store import Store
 
 
@@ -50,7 +48,7 @@ def run(
 ) -> Analysis:
     """Run an analysis from top to bottom.
 
-    Representations and pair tables come from the store when nothing that they depend on has
+    Representations and pair statistics come from the store when nothing that they depend on has
     changed. A model or file that cannot be used is left out, with a notice, if another remains.
 
     Parameters
@@ -80,44 +78,36 @@ def run(
 def coded_otherwise(
     analysis: Analysis, store: Store, progress: Report | bool | None = None, **changes: Any
 ) -> Analysis:
-    """The analysis with its pairs coded by value or not, or with its missing values read otherwise.
+    """The analysis with its pairs coded otherwise.
 
-    Coded as same or different its tables are the sums over the pairs of values that it has. Other
-    tables are made once, from its representations in the store or, where they are gone, from its
-    models.
+    It is made once, from its representations in the store or, where they are gone, from its models.
 
     Parameters
     ----------
     progress : as in `run`
-    changes : `values` and `missing` of its `AnalysisSpec`
+    changes : `values`, `missing` and `interactions` of its `AnalysisSpec`
 
     Raises as `run`; a model or a file is no longer what was analysed.
     """
     spec = replace(analysis.spec, **changes)
-    if not spec.values and spec.missing == analysis.spec.missing:
-        parameters = {**analysis.manifest["parameters"], "values": []}
-        manifest = {**analysis.manifest, "parameters": parameters, "alphas": list(ALPHAS)}
-        manifest.pop(CHOSEN, None)
-        tables = same_or_different(analysis.tables)
-        return replace(analysis, spec=spec, tables=tables, manifest=manifest)
     if spec.values and not can_resolve(spec.estimator, spec.interactions):
-        # The tables are the same for every estimator; the run would refuse its own.
+        # The statistics are the same for every estimator; the run would refuse its own.
         spec = replace(spec, estimator="ridge", interactions=False)
-    found = run(spec, store, progress, analysis.whole)
-    was, now = analysis.manifest["models"], found.manifest["models"]
-    if not all(same_content(was[name], now[name]) for name in was if name in now):
+    coded = run(spec, store, progress, analysis.whole)
+    before, now = analysis.manifest["models"], coded.manifest["models"]
+    if not all(same_content(before[name], now[name]) for name in before if name in now):
         raise InputError(
-            "A model has changed since this analysis, so that other tables are of another model: "
-            "duplicate the analysis and run it again."
+            "A model has changed since this analysis, so that other statistics are of another "
+            "model: duplicate the analysis and run it again."
         )
-    return replace(found, maps=analysis.maps, map_stress=analysis.map_stress)
+    return replace(coded, maps=analysis.maps, map_stress=analysis.map_stress)
 
 
 def values_to_resolve(analysis: Analysis) -> tuple[str, ...]:
     """The features that an analysis resolves by value, or else had better; none may be."""
     # With which estimator it is fitted is chosen beside it.
     spec = replace(analysis.spec, estimator="ridge", interactions=False)
-    return analysis.tables.resolved or recommended_values(analysis.stimuli, spec)
+    return analysis.pairs.resolved or recommended_values(analysis.stimuli, spec)
 
 
 def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet | None) -> Analysis:
@@ -129,30 +119,31 @@ def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet 
     folds, asked = _folds(whole, spec), spec
     spec = with_choices_open(asked, stimuli)
     columns = resolved_columns(stimuli, spec.values)
-    check_cost(columns, spec)
+    check_columns(columns, spec)
     sources, notices = layer_sources(spec, whole, store, report)
     notices = [*whole.notes, *notices]
 
-    def of_rows(rows: IntArray) -> PairTables:
-        own, few, there, coded = spec, stimuli, sources, columns
-        if len(rows) < len(stimuli):
-            own, few = replace(spec, pairs=0), stimuli.take(rows)
-            coded = feature_columns(few, resolved=_resolved(columns))
-            there = {k: replace(s, _read=partial(s.of, stimuli=rows)) for k, s in there.items()}
-        return layer_tables(own, few, (folds[rows], coded), there, store, report).tables
+    def of_rows(rows: IntArray) -> PairStatistics:
+        if len(rows) == len(stimuli):
+            return layer_statistics(spec, stimuli, folds, columns, sources, store, report).pairs
+        sample = stimuli.take(rows)
+        of_sample = feature_columns(sample, resolved=_resolved(columns))
+        few = {k: replace(s, _read=partial(s.of, stimuli=rows)) for k, s in sources.items()}
+        own_spec = replace(spec, pairs=0)
+        return layer_statistics(own_spec, sample, folds[rows], of_sample, few, store, report).pairs
 
-    spec, chosen = settled(asked, stimuli, of_rows)
-    columns = resolved_columns(stimuli, spec.values)
-    tables, rsa, notes, kept, errors = layer_tables(
-        spec, stimuli, (folds, columns), sources, store, report
+    settled_spec, choice = settled(asked, stimuli, of_rows)
+    columns_used = resolved_columns(stimuli, settled_spec.values)
+    pairs, notes, positions, errors = layer_statistics(
+        settled_spec, stimuli, folds, columns_used, sources, store, report
     )
-    layers = [list(sources)[i] for i in kept]
-    named = replace(spec, values=_resolved(columns))
-    notices += [*notes, *lint(stimuli, named, tables).said, *_alike(layers, tables, rsa)]
+    layers = [list(sources)[position] for position in positions]
+    named = replace(settled_spec, values=_resolved(columns_used))
+    notices += [*notes, *lint(stimuli, named).said, *_identical_layers(layers, pairs)]
     manifest = manifest_of(named, whole, stimuli, sources, layers, notices)
-    manifest |= {CHOSEN: chosen} if chosen else {}
+    manifest |= {CHOSEN: choice} if choice else {}
     return Analysis(
-        spec, stimuli, layers, tables, rsa, folds, notices, manifest, whole, pair_errors=errors
+        settled_spec, stimuli, layers, pairs, folds, notices, manifest, whole, pair_errors=errors
     )
 
 
@@ -174,19 +165,22 @@ def _folds(whole: StimulusSet, spec: AnalysisSpec) -> IntArray:
     return folds
 
 
-def _alike(layers: Sequence[Layer], tables: PairTables, rsa: FloatArray) -> Iterator[str]:
+def _identical_layers(layers: Sequence[Layer], pairs: PairStatistics) -> Iterator[str]:
     """Sentences about layers without differences between stimuli, and about identical ones."""
-    told = tables.rank_squares > 0
-    for model, layer in (layers[at] for at in np.flatnonzero(~told).tolist()):
+    moments = pairs.moments
+    every_pair = np.ones(moments.n_blocks, dtype=bool)
+    varies = np.diag(moments.rank_covariances(every_pair)) > 0
+    for model, layer in (layers[at] for at in np.flatnonzero(~varies).tolist()):
         yield (
             f"{model} layer {layer} has the same distance between all stimuli; "
             "its scores and importances are 0."
         )
-    sums = tables.target_sums
+    sums = moments.within(every_pair)
+    of_layers = np.column_stack((sums.distance_means, sums.with_distances))
     same = [
         f"{NAMES.layer_title(layers[a])} and {NAMES.layer_title(layers[b])}"
-        for a, b in zip(*np.nonzero(np.triu(rsa > 1 - 1e-9, 1)), strict=True)
-        if told[a] and told[b] and np.allclose(sums[a], sums[b], rtol=1e-6, atol=0)
+        for a, b in zip(*np.nonzero(np.triu(moments.rsa > 1 - 1e-9, 1)), strict=True)
+        if varies[a] and varies[b] and np.allclose(of_layers[a], of_layers[b], rtol=1e-6, atol=0)
     ]
     if same:
         yield (

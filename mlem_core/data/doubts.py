@@ -186,8 +186,7 @@ class StimulusFinding:
     ----------
     severity : "problem" (a result would mean nothing), "caution" (read it with care), "note"
     kind : what it is about, one word: "constant", "copies", "weights", "rare", "identifier",
-        "range", "correlated", "determined", "missing", "duplicates", "few", "folds", "bins",
-        "levels", "patterns"
+        "range", "correlated", "determined", "missing", "duplicates", "few", "folds", "levels"
     sentence : what was found, what it means for the result, and what to do
     features : the features it is about
     rows : the rows it is about, 1 for the first stimulus below the header, at most `MOST_ROWS`
@@ -205,14 +204,13 @@ class Lint:
     """Findings of `lint`, the gravest first.
 
     `correlations` are those of the feature distances over all pairs of n_stimuli stimuli, see
-    `mlem_core.measures.similarity.feature_correlations`; these have n_cells different patterns in
-    blocks of folds.
+    `mlem_core.measures.similarity.correlations_of_features`; these pairs have n_columns columns.
     """
 
     findings: list[StimulusFinding]
     correlations: pd.DataFrame
     n_stimuli: int
-    n_cells: int = 0
+    n_columns: int = 0
 
     @property
     def counts(self) -> str:

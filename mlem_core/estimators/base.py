@@ -49,7 +49,7 @@ class MetricModel(BaseEstimator):
     interactions : whether products of two feature distances are weighed too
     distance : neural distance, a name in `mlem_core.pairs.distances.DISTANCES`, without those over
         repetitions
-    missing : "ignore" or "level", see `mlem_core.pairs.patterns.PairIndex`
+    missing : "ignore" or "level", see `mlem_core.pairs.pair_columns.PairColumns.of`
     values : features that are resolved by value, see `mlem_core.pairs.terms`; only where a subclass
         takes it
 

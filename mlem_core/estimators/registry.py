@@ -1,7 +1,7 @@
 """Estimators: their interface to the pipeline, and one entry each, which everything else reads.
 
-An estimator fits pair tables, cross-validated. The classes themselves are imported when a model is
-made: scikit-learn takes seconds, and the command line's help or a form needs names only;
+An estimator fits the statistics of pairs, cross-validated. The classes themselves are imported when
+a model is made: scikit-learn takes seconds, and the command line's help or a form needs names only;
 `mlem_core.estimators.base` adds its API.
 """
 
@@ -24,21 +24,19 @@ from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.base.work import each, if_large
 from mlem_core.pairs.columns import AUTO
-from mlem_core.pairs.crossfit import fold_ceilings
-from mlem_core.pairs.ranks import Score, few_at_once, score_patterns
+from mlem_core.pairs.ranks import Score
 from mlem_core.pairs.scored_pairs import feature_ceilings
 from mlem_core.pairs.statistics import PairStatistics
-from mlem_core.pairs.tables import PairTables
 
 
 @dataclass(frozen=True)
 class FoldFits:
     """Metric models of n_layers layers, one a fold, each tested on that fold's pairs.
 
-    weights : (n_layers, n_folds, n_columns), see `mlem_core.pairs.terms.Columns`
+    weights : (n_layers, n_folds, n_columns), see `mlem_core.pairs.pair_columns.PairColumns`
     alpha, rho, rho_a, ceiling : (n_layers, n_folds); ρ, ρ_a and the cross-fitted feature ceiling
-        (see `mlem_core.pairs.crossfit.fold_ceilings`) are held-out; α is NaN where the estimator
-        has none
+        (see `mlem_core.pairs.scored_pairs.feature_ceilings`) are held-out; α is NaN where the
+        estimator has none
     """
 
     weights: FloatArray
@@ -48,44 +46,28 @@ class FoldFits:
     ceiling: FloatArray
 
 
-def held_out_scores(tables: PairTables | PairStatistics, weights: FloatArray, fold: int) -> Score:
-    """ρ and ρ_a (n_layers, n_predictions) of weights on the pairs inside a fold.
+def held_out_scores(pairs: PairStatistics, weights: FloatArray, fold: int) -> Score:
+    """ρ and ρ_a (n_layers, n_predictions) of weights on the pairs that test a fold.
 
     Weights are (n_layers, n_predictions, n_columns).
     """
-    if isinstance(tables, PairStatistics):
-        return tables.tests.folds[fold].scores(weights)
-    inside = tables.inside(fold)
-    rho, rho_a = np.empty(weights.shape[:2]), np.empty(weights.shape[:2])
-    for layers, parts in inside.by_support(weights):
-        pairs, used = inside.only(layers, parts), weights[layers][:, :, inside.columns_of(parts)]
-        for at in few_at_once(len(layers), used.shape[1] * len(pairs.counts)):
-            predicted = pairs.terms.predictions(used[at])
-            rho[layers[at]], rho_a[layers[at]] = score_patterns(
-                predicted, pairs.counts, pairs.rank_sums[at], pairs.rank_squares[at]
-            )
-    return Score(rho, rho_a)
+    return pairs.tests.folds[fold].scores(weights)
 
 
 def tested_fits(
-    tables: PairTables | PairStatistics, weights: FloatArray, alpha: FloatArray | None = None
+    pairs: PairStatistics, weights: FloatArray, alpha: FloatArray | None = None
 ) -> FoldFits:
     """Held-out scores of weights (n_layers, n_folds, n_columns), each fold's on its own pairs."""
-    n_folds = tables.n_folds
-    if isinstance(tables, PairStatistics):
-        threads = if_large(sum(fold.rank_sums.size for fold in tables.tests.folds))
-        ceilings = feature_ceilings(tables.tests)
-    else:
-        threads, ceilings = if_large(tables.within_sums.size), fold_ceilings(tables)
+    threads = if_large(sum(fold.rank_sums.size for fold in pairs.tests.folds))
     scores = each(
-        lambda k: held_out_scores(tables, weights[:, k, None], k), range(n_folds), threads
+        lambda k: held_out_scores(pairs, weights[:, k, None], k), range(pairs.n_folds), threads
     )
     return FoldFits(
         weights=weights,
         alpha=np.full(weights.shape[:2], np.nan) if alpha is None else alpha,
         rho=np.concatenate([score.rho for score in scores], axis=1),
         rho_a=np.concatenate([score.rho_a for score in scores], axis=1),
-        ceiling=ceilings,
+        ceiling=feature_ceilings(pairs.tests),
     )
 
 
@@ -108,50 +90,42 @@ class Solution:
 
 
 class Solver(ABC):
-    """Metrics that are fitted on pair tables; a subclass says how in `solve`.
+    """Metrics that are fitted on the statistics of pairs; a subclass says how in `solve`.
 
     `cross_validate` is what an analysis calls, for all of its layers at once.
     """
-
-    @property
-    def needs_training_ranks(self) -> bool:
-        """Whether `solve` uses the ranks among the training pairs of each fold."""
-        return False
 
     def check(self) -> None:  # noqa: B027 (most have nothing to check)
         """Raise InputError for a parameter that cannot be used, before anything is computed."""
 
     @abstractmethod
-    def solve(
-        self, tables: PairTables | PairStatistics, left_out: Sequence[int | None]
-    ) -> Solution:
+    def solve(self, pairs: PairStatistics, left_out: Sequence[int | None]) -> Solution:
         """Fit every layer on several training sets.
 
         Parameters
         ----------
-        tables : they decide which terms are weighed; the parameters `interactions`, `distance` and
+        pairs : they decide which columns are weighed; the parameters `interactions`, `distance` and
             `missing` have had their effect
         left_out : for each training set the fold whose stimuli are in none of its pairs; None for
             all pairs
         """
 
-    def refit(self, tables: PairTables, held: Solution | None = None) -> FloatArray:
+    def refit(self, pairs: PairStatistics, held: Solution | None = None) -> FloatArray:
         """Weights (n_layers, n_folds, n_columns), fitted without each fold.
 
         `held` is of other stimuli, whose penalties are kept, if there are any; None chooses them.
         """
         self.check()
-        return self.solve(tables, range(tables.n_folds)).coef
+        return self.solve(pairs, range(pairs.n_folds)).coef
 
-    def cross_validate(self, tables: PairTables | PairStatistics) -> FoldFits:
+    def cross_validate(self, pairs: PairStatistics) -> FoldFits:
         """Fit every layer once a fold, on the pairs that leave out the fold, and test it there.
 
-        Raises InputError: a parameter that cannot be used; ranks among training pairs that the
-        tables lack.
+        Raises InputError: a parameter that cannot be used.
         """
         self.check()
-        solution = self.solve(tables, range(tables.n_folds))
-        return tested_fits(tables, solution.coef, solution.alpha)
+        solution = self.solve(pairs, range(pairs.n_folds))
+        return tested_fits(pairs, solution.coef, solution.alpha)
 
 
 def check_number(
@@ -192,8 +166,7 @@ class EstimatorSpec:
     reference : key of its paper in `mlem_core.report.methods`, or ""
     slow : takes about a second a layer: screens fit it in the background and cache the fits
     resolves : takes features that are resolved by value
-    refitted : can be fitted again to every replicate of a bootstrap or jackknife. It must be fast
-        and do without ranks, among all pairs or among training pairs
+    refitted : intervals of its scores are those of metrics that are fitted anew without each block
     needs : the package that it needs beside those of the program, or "". What takes all estimators
         takes those that need none
     among : the estimators that it stands for; an analysis has one of them, chosen before anything
@@ -301,7 +274,8 @@ for _spec in (
         label="ridge on the ranks of the distances",
         caption="ridge on ranks",
         sentence="non-negative ridge regression with an intercept on the ranks of the neural "
-        "distances among the training pairs",
+        "distances",
+        refitted=True,
         resolves=True,
     ),
     EstimatorSpec(

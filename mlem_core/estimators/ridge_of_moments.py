@@ -152,8 +152,8 @@ def fit_ridge(
 
     For a training set, the strength is the one with the highest mean ρ when each other fold in turn
     is left out too; of those that score the same the smallest is taken. Where features are coded by
-    value the strengths are `betas` and, beside several of them, `alphas` with the features coded as
-    same or different.
+    value the strengths are `betas` and, beside several of them (or none), `alphas` with the
+    features coded as same or different.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def fit_ridge(
     columns, n_folds = moments.columns, moments.n_folds
     strengths = tuple(alphas)
     if columns.by_value:
-        plain = [NOT_APART] * (len(alphas) if len(betas) > 1 else 0)
+        plain = [NOT_APART] * (len(alphas) if len(betas) != 1 else 0)
         strengths = (*betas, *plain)
     several = len(strengths) > 1
     if several and n_folds < 3 and any(fold is not None for fold in left_out):
@@ -188,7 +188,7 @@ def fit_ridge(
     sets = list(dict.fromkeys([*inner, *outer]))
     equations = normal_equations(moments, sets, target)
     if columns.by_value:
-        shared = alphas if len(betas) > 1 else ()
+        shared = alphas if len(betas) != 1 else ()
         fitted = value_weights(columns, equations, betas, shared)
     else:
         fitted = ridge_weights(equations, penalty_matrices(columns, strengths))

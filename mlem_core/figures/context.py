@@ -199,8 +199,11 @@ class Selected:
     @property
     def coding(self) -> str:
         """Coding of the features, in words."""
-        tables = self.analysis.tables.of_features(self.selection.features)
-        return coding(tables.kinds, tables.resolved, self.names)
+        columns = self.analysis.pairs.columns
+        of_feature = dict(zip(columns.features, columns.kinds, strict=True))
+        features = self.selection.features
+        by_value = [name for name in columns.by_value if name in features]
+        return coding([of_feature[name] for name in features], by_value, self.names)
 
     @property
     def computed_on(self) -> str:

@@ -202,60 +202,33 @@ def profile_intervals(intervals: LayerIntervals, results: Results) -> pd.DataFra
 
 # Of each way: what its axis is called, what it is, and the line on a screen.
 _IMPORTANCES = {
-    "conditional": (
-        "conditional importance (drop in ρ)",
-        "Drop in held-out ρ when the feature is permuted among pairs that agree on all others; 0 "
-        "for a feature that the others determine.",
-        "The same question with the other features held fixed.",
-    ),
     "left_out": (
         "importance when left out (drop in ρ)",
         "Drop in held-out ρ when the model is refitted without the feature; it can be negative.",
         "What is lost when the model has to do without the feature.",
     ),
-    "group": (
-        "importance of the group (drop in ρ)",
-        "Drop in held-out ρ when these features are permuted together.",
-        "What is lost when these features are permuted together.",
-    ),
 }
 
 
-def _importances(context: FigureContext, group: tuple[str, ...]) -> pd.DataFrame:
-    """`importance.importances`; of a group: model, layer, fold, feature, importance."""
-    own, _ = context.analysis.subset(context.selection)
-    fits, _ = fitted(own, context.selection.estimator)
-    layers = list(context.selection.layers)
-    if not group:
-        return importance.importances(own, layers, fits, context.selection.estimator)
-    by_layer = importance.grouped_importance(own, fits.weights, group)
-    rows = [
-        (*layer, fold, " + ".join(group), value)
-        for layer, values in zip(layers, by_layer, strict=True)
-        for fold, value in enumerate(values)
-    ]
-    return pd.DataFrame(rows, columns=["model", "layer", "fold", "feature", "importance"])
+def _importances(context: FigureContext) -> pd.DataFrame:
+    """`importance.importances` of the selection."""
+    selection = context.selection
+    pairs = context.analysis.pairs_of(selection)
+    fits, _ = fitted(pairs, selection.estimator)
+    return importance.importances(pairs, list(selection.layers), fits, selection.estimator)
 
 
 def draw_importance(context: FigureContext, way: str) -> RenderedFigure | None:
-    """Importance where features correlate; None with an estimator that is slow to fit again.
-
-    That of a group is there where one is chosen.
-    """
-    group = tuple(context.drawing.options.get("group", "").splitlines()) if way == "group" else ()
-    few = not group if way == "group" else len(context.selection.features) < 2
-    if estimator_named(context.selection.estimator).slow or few:
+    """Importance where features correlate; None with an estimator that is slow to fit again."""
+    if estimator_named(context.selection.estimator).slow or len(context.selection.features) < 2:
         return None
-    table = context.once(("importances", group), lambda: _importances(context, group))
-    names, drawn = list(dict.fromkeys(table["feature"])), table
+    table = context.once("importances", lambda: _importances(context))
     (value, meaning, _), results = _IMPORTANCES[way], context.results
-    if not group:
-        names = context.all_features
-        drawn = table.rename(columns={way: "importance"}).assign(fold=0)
+    drawn = table.rename(columns={way: "importance"}).assign(fold=0)
     folds = drawn[["model", "layer", "fold"]].drop_duplicates()
     return RenderedFigure(
-        drawn_profiles(context, drawn, folds, names, value=value),
-        f"{value.partition(' (')[0].capitalize()}" + " of each feature" * (not group),
+        drawn_profiles(context, drawn, folds, context.all_features, value=value),
+        f"{value.partition(' (')[0].capitalize()} of each feature",
         f"{meaning} Mean over folds. {computed_on(results.n_stimuli, 0, results.n_folds)}",
         table,
     )

@@ -267,12 +267,12 @@ def terms_of_score(
     ----------
     results : of the selection, which has the layer
     """
-    own, _ = analysis.subset(replace(selection, layers=(layer,)))
+    pairs = analysis.pairs_of(replace(selection, layers=(layer,)))
     weights = results.weights
     of_layer = weights[(weights["model"] == layer[0]) & (weights["layer"] == layer[1])]
     wide = of_layer.pivot(index="fold", columns="feature", values="weight").sort_index()
-    terms = score_terms(own, wide[list(own.columns.names)].to_numpy()[None])
-    return pd.DataFrame({"term": list(own.features), "value": terms[0].mean(axis=0)})
+    terms = score_terms(pairs, wide[list(pairs.columns.names)].to_numpy()[None])
+    return pd.DataFrame({"term": list(pairs.features), "value": terms[0].mean(axis=0)})
 
 
 MOST = 12

@@ -1,47 +1,31 @@
 """RSA correlation of two layers, divided over the features.
 
-v(S) is what the features S explain of the correlation of the ranks of two layers A and B, computed
-between disjoint sets of stimuli: the mean rank in A of a pattern of feature differences comes from
-the stimuli outside a fold, the ranks in B are those of the pairs inside it, and both ways are
-averaged (`mlem_core.pairs.crossfit`). A feature of pure noise therefore adds 0 on average, however
-many patterns it makes. v is divided over the features by Shapley values; what is left of the RSA
-correlation is not explained by these features. Everything is in units of ρ and adds up to RSA.
+v(S) is the covariance of the ranks of two layers A and B that the columns of the features S
+explain, computed between disjoint sets of stimuli (`mlem_core.measures.contributions`). A feature
+of pure noise therefore adds 0 on average. v is divided over the features by Shapley values; what is
+left of the RSA correlation is not explained by the additive metric: interactions of features belong
+to it unless they are columns. Everything is in units of ρ and adds up to RSA.
 `discordant_pairs` are those to look at: where both similarities disagree, or nothing explains RSA.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import check_choice
-from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
-from mlem_core.measures.contributions import contributions
-from mlem_core.measures.shapley import (
-    EXACT_FEATURES,
-    FeatureSubsets,
-    Shapley,
-    sampled_orders,
-    shapley,
-)
+from mlem_core.base.typing import FloatArray, Layer, layer_name
+from mlem_core.estimators.registry import tested_fits
+from mlem_core.measures.contributions import EXACT_FEATURES, contributions
 from mlem_core.measures.similarity import average_ranks, pairs_of_layers, tau_by_chance
-from mlem_core.pairs.crossfit import CrossFit, FeatureSet, both_ways, outside_cells
-from mlem_core.pairs.layer_sums import SimilaritySums
-from mlem_core.pairs.ranks import predicted_ranks
 from mlem_core.pairs.statistics import PairStatistics
-from mlem_core.pairs.tables import PairTables, summed
 
 UNEXPLAINED = "unexplained"
 # What any labels of words (items, sentences) contribute, see `mlem_core.inference.chance`.
 IDENTITIES = ("word identity", "item identity", "sentence identity", "group identity")
-# With more than `EXACT_FEATURES` features so many random orders, each with its reverse.
-SAMPLED = 10
-# Draws of up to so many layers are divided in one pass; with more, matrix products are quicker.
-FEW_LAYERS = 4
 
 
 @dataclass(frozen=True)
@@ -136,135 +120,45 @@ class Decomposition:
         return pd.DataFrame(rows, columns=columns)
 
 
-def by_pattern(tables: PairTables) -> tuple[FloatArray, FloatArray]:
-    """Pairs (n_patterns,) and sums of centred ranks (n_patterns, n_layers) of each pattern."""
-    n = len(tables.codes)
-    counts = np.bincount(tables.cell_pattern, tables.counts, n).astype(np.float64)
-    sums = np.zeros((n, tables.n_layers))
-    occurring = summed(tables.cell_pattern, tables.rank_sums.T)
-    sums[: len(occurring)] = occurring
-    return counts, sums
-
-
-def with_sums(tables: PairTables, found: SimilaritySums) -> PairTables:
-    """Tables whose `decompose` divides another similarity of their layers.
-
-    What is centred ranks there are the values that it is the correlation of.
-    """
-    return replace(tables, rank_sums=found.sums, rank_squares=found.squares)
-
-
 def decompose(
-    tables: PairTables | PairStatistics,
-    rsa: FloatArray,
-    *,
-    priority: IntArray | None = None,
-    exact_up_to: int = EXACT_FEATURES,
-    orders: int = SAMPLED,
-    seed: int = 0,
+    pairs: PairStatistics, *, exact_up_to: int = EXACT_FEATURES, seed: int = 0
 ) -> Decomposition:
-    """The RSA correlation of every two layers as a sum over the features of the tables.
+    """The RSA correlation of every two layers as a sum over the features.
 
-    Terms are cross-fitted. Exact up to `EXACT_FEATURES` features; with more, Shapley values are
-    means over sampled orders of the features, with their standard errors, and still add up exactly.
+    Contributions are cross-fitted. Exact up to `exact_up_to` features; with more they are means
+    over sampled orders of the features, with their standard errors, and still add up exactly.
 
-    Parameters
-    ----------
-    tables : pair tables of n_layers layers; `of_layers` and `of_features` choose
-    rsa : (n_layers, n_layers) their RSA correlations
-    priority : see `mlem_core.pairs.crossfit.CrossFit`
-    orders : sampled orders, each with its reverse
+    `pairs` are statistics of n_layers layers; `of_layers` and `of_features` choose.
 
-    Raises InputError: tables of one fold.
+    Raises InputError: statistics of one fold.
 
     Source: Salle et al. 2024, section 4 (feature-agnostic similarity), divided over the features.
     """
-    if isinstance(tables, PairStatistics):
-        shares = contributions(tables.moments, exact_up_to=exact_up_to, seed=seed)
-        return Decomposition(
-            tables.features, shares.terms, rsa - shares.terms.sum(axis=0), rsa, shares.error
-        )
-    tables = tables.coarse
-    sampled = sampled_orders(tables.codes, orders, exact_up_to)
-    divided = divide(CrossFit.of(tables, priority), sampled, seed)
-    terms, whole = divided.terms[:, 0], divided.whole[0]
-    error = None if divided.error is None else divided.error[:, 0]
-    return Decomposition(tables.features, terms, rsa - whole, rsa, error)
+    shares = contributions(pairs.moments, exact_up_to=exact_up_to, seed=seed)
+    return Decomposition(pairs.features, shares.terms, shares.unexplained, shares.rsa, shares.error)
 
 
-def divide(fit: CrossFit, orders: int | None = None, seed: int = 0) -> Shapley:
-    """Shapley values of what features explain, in each draw of the stimuli.
+def score_terms(pairs: PairStatistics, weights: FloatArray) -> FloatArray:
+    """Part (n_layers, n_folds, n_features) of each feature in the held-out ρ of a layer's model.
 
-    `orders` are as in `shapley`; None is up to `SAMPLED`.
-
-    Returns Shapley of arrays (n_draws, n_layers, n_layers).
-    """
-    orders = sampled_orders(fit.codes, SAMPLED) if orders is None else orders
-    if len(fit.priority) <= FEW_LAYERS and orders == 0:
-        sets = FeatureSubsets.of(fit.codes, fit.priority)
-        if sets is not None:
-            values = both_ways(sets.explained(fit.sums), fit.spread)
-            terms = np.tensordot(sets.shares, values, axes=(1, 1))
-            return Shapley(terms, values[:, 0])
-
-    return shapley(fit.whole, fit.explained, orders=orders, seed=seed)
-
-
-def ceilings_of(whole: FloatArray) -> FloatArray:
-    """Cross-fitted feature ceilings (..., n_layers), from what all features explain of each layer.
-
-    `whole` is (..., n_layers, n_layers) v of all features. Below 0 it counts as 0.
-    """
-    own: FloatArray = np.diagonal(whole, axis1=-2, axis2=-1)
-    return np.sqrt(np.maximum(own, 0.0))
-
-
-def score_terms(tables: PairTables, weights: FloatArray) -> FloatArray:
-    """Contribution of each feature to the held-out ρ of each layer's model.
-
-    v(S) is the covariance of the true ranks of a fold's pairs with what the model predicts for them
-    when it knows the features S only: the mean of its predictions over pairs of stimuli outside the
-    fold that have the pattern, the others of their features as they come. (Means over the fold's
-    own pairs would give a feature of pure noise that tells all pairs apart as much as the features
-    of the model.) With all features that is the prediction itself, so the terms of a fold add up to
-    its ρ. A feature without weight has a term too where it correlates with one that has.
+    ρ is shared out as the covariance of the predictions with the ranks of the distances inside the
+    fold is, which is a sum over the features; the terms of a fold add up to its ρ.
 
     `weights` are (n_layers, n_folds, n_columns), see `mlem_core.estimators.registry.FoldFits`.
-
-    Returns (n_layers, n_folds, n_features).
+    With interactions a product counts half for each of its two features.
     """
-    n_layers, n_folds, _ = weights.shape
-    n = len(tables.codes)
-    terms = np.zeros((n_layers, n_folds, len(tables.features)))
-    for fold in range(n_folds):
-        at, outside = tables.held_out(fold), outside_cells(tables, fold)
-        sums = np.zeros((n, 2, 1 + n_layers))
-        sums[tables.cell_pattern[at], 0, 0] = tables.counts[at]
-        sums[tables.cell_pattern[at], 0, 1:] = tables.within_sums[:, at].T
-        # Predictions are ranked among those of the fold's pairs, whichever pairs they are of.
-        ranks = predicted_ranks(tables.terms.predictions(weights[:, fold]), sums[:, 0, 0]).T
-        sums[:, 1, 0] = np.bincount(tables.cell_pattern[outside], tables.counts[outside], n)
-        sums[:, 1, 1:] = ranks * sums[:, 1, :1]
-        squares = (ranks**2 * sums[:, 0, :1]).sum(axis=0) * tables.within_squares[:, fold]
-        fit = CrossFit.of_sums(tables.codes, sums[..., None, None], np.ones((1, n_layers)))
-
-        explained = partial(_predicted_ranks, fit, ranks, np.sqrt(squares))
-        terms[:, fold] = shapley(fit.whole, explained).terms.T
+    columns, features = pairs.columns, np.arange(len(pairs.features))
+    share = (columns.first_feature == features[:, None]).astype(np.float64)
+    share += columns.second_feature == features[:, None]
+    rho = tested_fits(pairs, weights).rho
+    terms = np.zeros((*rho.shape, len(features)))
+    for fold in range(pairs.n_folds):
+        covariances = pairs.moments.inside_fold(fold).with_ranks
+        parts = (weights[:, fold] * covariances) @ share.T / 2
+        total = parts.sum(axis=1)
+        scale = np.divide(rho[:, fold], total, out=np.zeros_like(total), where=total != 0)
+        terms[:, fold] = parts * scale[:, None]
     return terms
-
-
-def _predicted_ranks(
-    fit: CrossFit, ranks: FloatArray, scale: FloatArray, chosen: FeatureSet
-) -> FloatArray:
-    """(n_layers,) correlation with the ranks inside a fold of what a set of features predicts."""
-    inside = chosen.sums.reshape(len(chosen.sums), 2, -1)[:, 0, 1:]
-    if len(chosen.features) == fit.codes.shape[1]:
-        predicted = np.empty_like(ranks)
-        predicted[chosen.group] = ranks
-    else:
-        predicted = fit.means(chosen)[:, :, 0, 0]
-    products = (predicted * inside).sum(axis=0)
-    return np.divide(products, scale, out=np.zeros_like(products), where=scale > 0)
 
 
 def tau_terms(profiles: FloatArray) -> FloatArray:

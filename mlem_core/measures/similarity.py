@@ -13,6 +13,7 @@ import pandas as pd
 
 from mlem_core.base.typing import FloatArray, IntArray, Layer
 from mlem_core.pairs.moments import PairMoments
+from mlem_core.pairs.pair_columns import PairColumns
 
 # Up to so many features every order is looked at (5,040 of them), with more so many random ones.
 _ALL_ORDERS, _ORDERS = 7, 10_000
@@ -312,12 +313,17 @@ def correlations_of_features(moments: PairMoments) -> FloatArray:
 
     Source: Salle et al. 2024, figure S5.
     """
-    columns = moments.columns
+    weights = plain_columns(moments.columns)
+    gram = moments.within(np.ones(moments.n_blocks, dtype=bool)).gram
+    return _correlations(weights @ gram @ weights.T)
+
+
+def plain_columns(columns: PairColumns) -> FloatArray:
+    """(n_features, n_columns) the squared distance of each feature as a sum of the columns."""
     weights = np.zeros((len(columns.features), len(columns)))
     alone = columns.first_feature == columns.second_feature
     weights[columns.first_feature[alone], alone] = columns.as_distance[alone]
-    gram = moments.within(np.ones(moments.n_blocks, dtype=bool)).gram
-    return _correlations(weights @ gram @ weights.T)
+    return weights
 
 
 def correlations_of_predictions(moments: PairMoments, weights: FloatArray) -> FloatArray:

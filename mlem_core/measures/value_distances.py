@@ -21,7 +21,6 @@ from mlem_core.measures.similarity import map_stress, mds_map
 from mlem_core.pairs.columns import ends
 from mlem_core.pairs.moments import PairMoments
 from mlem_core.pairs.statistics import PairStatistics
-from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.terms import design
 
 COLUMNS = (
@@ -30,13 +29,13 @@ COLUMNS = (
 
 
 def value_distances(
-    tables: PairTables | PairStatistics, weights: FloatArray, layers: Sequence[Layer]
+    pairs: PairStatistics, weights: FloatArray, layers: Sequence[Layer]
 ) -> pd.DataFrame:
     """The distance of every two values, and within each, of every feature that is resolved.
 
     Parameters
     ----------
-    tables : pair tables of n_layers layers
+    pairs : statistics of n_layers layers
     weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.registry.FoldFits`
     layers : (model, layer) of each
 
@@ -49,28 +48,25 @@ def value_distances(
     Source: the metric on one-hot codes of Jalouzot et al. 2024, with a term for each value.
     """
     parts = []
-    for f, names in enumerate(tables.columns.value_names):
+    for f, names in enumerate(pairs.columns.value_names):
         if not names:
             continue
-        own = weights[..., tables.columns.part == f]
+        own = weights[..., pairs.columns.part == f]
         first, second = ends(len(names))
         distances = own @ design(len(names)).T
         separations = np.zeros_like(distances)
         separations[..., first != second] = own[..., : int((first != second).sum())]
         values, n_codes = np.array(names, dtype=object), len(first)
-        if isinstance(tables, PairStatistics):
-            counts = pairs_of_values(tables.moments, f)
-        else:
-            counts = np.bincount(tables.codes[tables.cell_pattern, f], tables.counts, n_codes)
+        counts = pairs_of_values(pairs.moments, f)
         part = pd.DataFrame(
             {
                 "model": np.repeat(np.array([m for m, _ in layers], dtype=object), n_codes),
                 "layer": np.repeat(np.array([n for _, n in layers], dtype=np.int64), n_codes),
-                "feature": tables.features[f],
+                "feature": pairs.features[f],
                 "value_a": np.tile(values[first], len(layers)),
                 "value_b": np.tile(values[second], len(layers)),
                 "distance": distances.mean(axis=1).ravel(),
-                "sd": distances.std(axis=1, ddof=min(1, tables.n_folds - 1)).ravel(),
+                "sd": distances.std(axis=1, ddof=min(1, pairs.n_folds - 1)).ravel(),
                 "separation": separations.mean(axis=1).ravel(),
                 "n_pairs": np.tile(counts.astype(np.int64), len(layers)),
             }

@@ -603,3 +603,17 @@ def stimulus_sums(
         with_basis[:, rows, c] = tile @ columns.basis[others]
         products[:, :, rows, c] = np.einsum("aij,bij->abi", tile, tile, optimize=True)
     return StimulusSums(with_basis[D:], with_basis[:D], products[:D], products[D:, D:])
+
+
+def moments_of_columns(columns: PairColumns, folds: IntArray) -> PairMoments:
+    """Moments of the columns of all pairs alone: those of a layer whose distances are all 0."""
+    n_blocks = int(blocks_of_folds(folds).max()) + 1
+    square = np.zeros((2, n_blocks, n_blocks))
+    layer = LayerMoments(
+        np.zeros((*square.shape, len(columns.product_columns))),
+        square,
+        np.zeros((len(columns.pairwise), *square.shape)),
+        square[0],
+        square[0],
+    )
+    return pair_moments(columns, folds, [layer], np.zeros((n_blocks, n_blocks, 1, 1)))

@@ -32,6 +32,15 @@ from mlem_core.pairs.terms import term_names
 MAX_COLUMNS = 1_000
 
 
+def number_of_columns(columns: Sequence[FeatureColumn], interactions: bool = False) -> int:
+    """Number of columns that pairs of stimuli with these features have."""
+    n_values = [len(column.names) for column in columns]
+    n_columns = sum(n * (n + 1) // 2 or 1 for n in n_values)
+    if interactions and not any(n_values):
+        n_columns += len(columns) * (len(columns) - 1) // 2
+    return n_columns
+
+
 @dataclass(frozen=True)
 class FeatureDistance:
     """Distances of the stimuli on one feature, in [0, 1].

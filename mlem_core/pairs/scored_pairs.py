@@ -16,9 +16,9 @@ import numpy as np
 
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.designs import places_of
+from mlem_core.pairs.grouping import group_rows, sums_by
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.ranks import Score, few_at_once, pair_ranks, score_patterns
-from mlem_core.pairs.tables import group_rows, sums_by
 
 # Pairs are grouped where that leaves at most this part of them.
 GROUPED = 0.25
@@ -332,6 +332,11 @@ class FoldPairsIndex:
             first, second = first[tests], second[tests]
         groups = group_pairs(columns, stimuli, first, second)
         return cls(columns, stimuli, first, second, groups)
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups of pairs; where they are not grouped, of pairs."""
+        return len(self.first) if self.groups is None else len(self.groups.representative)
 
     def places(self, n_stimuli: int) -> IntArray:
         """(n_pairs,) places of the pairs among all, in condensed order."""

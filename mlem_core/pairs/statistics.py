@@ -122,13 +122,13 @@ class LayerStatistics(NamedTuple):
     Attributes
     ----------
     moments : of its squared distances and ranks
-    rank_sums : for each fold (n_groups,) sums of the centred ranks of its test pairs
+    rank_sums : (n_groups,) sums of the centred ranks of the test pairs, of one fold after the other
     rank_squares : (n_folds,) sums of their squares
     untested_ranks : (n_untested,) centred ranks, among all pairs, of those in `Untested`
     """
 
     moments: LayerMoments
-    rank_sums: tuple[FloatArray, ...]
+    rank_sums: FloatArray
     rank_squares: FloatArray
     untested_ranks: FloatArray
 
@@ -213,7 +213,7 @@ class ComparedPairs:
         sums, squares = zip(*of_tests, strict=True)
         ranks = doubled[self.untested_places].astype(np.float64)
         untested = (ranks - (len(doubled) + 1)) / 2
-        return LayerStatistics(moments, tuple(sums), np.array(squares), untested)
+        return LayerStatistics(moments, np.concatenate(sums), np.array(squares), untested)
 
     def together(
         self, layers: Sequence[LayerStatistics], rank_products: FloatArray
@@ -241,13 +241,13 @@ class ComparedPairs:
             rank_products,
             untested,
         )
-        tests = [
-            test.with_layers(
-                np.stack([layer.rank_sums[fold] for layer in layers]),
-                np.array([layer.rank_squares[fold] for layer in layers]),
-            )
-            for fold, test in enumerate(self.tests)
-        ]
+        tests, start = [], 0
+        rank_sums = np.stack([layer.rank_sums for layer in layers])
+        for fold, test in enumerate(self.tests):
+            sums = rank_sums[:, start : start + test.n_groups]
+            squares = np.array([layer.rank_squares[fold] for layer in layers])
+            tests.append(test.with_layers(sums, squares))
+            start += test.n_groups
         return PairStatistics(moments, ScoredPairs(tuple(tests)))
 
     def rank_products(self, ranks: PairRanks, layers: Sequence[int]) -> FloatArray:
@@ -285,13 +285,31 @@ def pair_statistics(
     ranks = PairRanks(len(layers), pairs.design.n_pairs)
     statistics = []
     for at, layer in enumerate(layers):
-        rows = layer()
-        check_rows(rows, len(pairs.folds), names[at])
-        squared = squared_distances(rows, distances[at], design=pairs.design, layer=names[at])
-        doubled = pair_ranks(squared, threads=cores())
-        ranks.put(at, doubled)
-        statistics.append(pairs.layer_statistics(squared, doubled))
+        of_layer = pass_over_layer(pairs, layer, distances[at], names[at], cores())
+        ranks.put(at, of_layer.doubled)
+        statistics.append(of_layer.statistics)
     return pairs.together(statistics, pairs.rank_products(ranks, range(len(layers))))
+
+
+class LayerPass(NamedTuple):
+    """Result of the pass over the pairs of a layer; `doubled` is twice their average ranks."""
+
+    statistics: LayerStatistics
+    doubled: NDArray[np.uint32]
+
+
+def pass_over_layer(
+    pairs: ComparedPairs, layer: LayerSource, distance: str, name: str, threads: int = 1
+) -> LayerPass:
+    """The pass over the pairs of one layer, the same with any number of threads.
+
+    Parameters and errors are those of `pair_statistics`.
+    """
+    rows = layer()
+    check_rows(rows, len(pairs.folds), name)
+    squared = squared_distances(rows, distance, design=pairs.design, layer=name, threads=threads)
+    doubled = pair_ranks(squared, threads=threads)
+    return LayerPass(pairs.layer_statistics(squared, doubled), doubled)
 
 
 def check_rows(rows: NDArray[np.floating], n_stimuli: int, name: str) -> None:

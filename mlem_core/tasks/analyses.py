@@ -17,7 +17,7 @@ from typing import Any
 
 from mlem_core.analysis import files
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.layer_tables import TABLES
+from mlem_core.analysis.layer_statistics import STATISTICS
 from mlem_core.analysis.run import coded_otherwise, run, values_to_resolve
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
@@ -189,7 +189,7 @@ def coded_id(job_id: str, missing: str, by_value: bool) -> str:
 def job_id(spec: AnalysisSpec, inputs: dict[str, Any] | None = None) -> str:
     """16 hex digits that stand for the choices, and for the files and models that they name."""
     named = _inputs(spec) if inputs is None else inputs
-    about = {"tables": TABLES.version, "spec": spec.to_dict(), **named}
+    about = {"statistics": STATISTICS.version, "spec": spec.to_dict(), **named}
     return hashlib.sha256(canonical(about)).hexdigest()[:16]
 
 

@@ -10,7 +10,7 @@ from made_moments import made_up, moments_of
 from mlem_core.estimators.registry import FoldFits
 from mlem_core.estimators.ridge_of_moments import fit_ridge
 from mlem_core.estimators.ridge_solver import ALPHAS
-from mlem_core.measures.importance_of_moments import permutation_importance
+from mlem_core.measures.importance import permutation_importance
 
 
 def fits_of(made, fit):
