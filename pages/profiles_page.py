@@ -14,17 +14,11 @@ from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures import captions
 from mlem_core.inference.resample import below_ceiling
 from mlem_core.measures import importance
-from pages.parts import background, choices, exporting, frame, method, stored, uncertainty
-from pages.parts.choices import inform, plain
+from pages.parts import background, exporting, frame, method, stored, uncertainty
+from pages.parts.choices import plain
 from pages.parts.exporting import Panel
 from pages.parts.opening import view_page
 from pages.parts.view import View
-
-WAYS = {
-    "conditional": "permuted among pairs that agree on all other features",
-    "left_out": "left out, and the model fitted without it",
-    "group": "permuted together with others",
-}
 
 
 def _show_profiles(view: View) -> None:
@@ -42,7 +36,7 @@ def _show_profiles(view: View) -> None:
     )
     for title, icon, name, body in (
         (method.VALUED, "call_split", "values", method.values_in_layers),
-        ("Where features correlate: other importances", "link", "correlated", _correlated),
+        ("Where features correlate: left out and fitted again", "link", "correlated", _correlated),
         ("Decoding: can each feature be read out?", "balance", "baselines", _decoding),
     ):
         frame.folded_part(title, icon, name, partial(body, view))
@@ -51,30 +45,17 @@ def _show_profiles(view: View) -> None:
 
 def _correlated(view: View) -> None:
     """Importance where features correlate: what permuting one feature alone does not tell."""
-    found = importance.correlated_features(view.analysis.tables.of_features(view.features))
-    said = importance.warning(found, stored.names())
-    st.caption(plain(said or "No two of these features correlate by 0.3 or more."))
-    if estimator_named(view.selection.estimator).slow:
+    selection = view.selection
+    if estimator_named(selection.estimator).slow:
         st.caption("They are computed with ridge; choose it in the sidebar.")
         return
-    way = choices.choose_one(
-        "The feature is",
-        WAYS,
-        "way",
-        "conditional",
-        help="Another question than what permuting it alone answers.",
-    )
-    group: list[str] = []
-    if way == "group":
-        group = choices.choose_many(
-            "Features", stored.feature_titles(view.features), "group", view.features[:2],
-            help="They are permuted together.",
-        )  # fmt: skip
-        if not group:
-            inform("Choose at least one feature.")
-            return
+    pairs = view.analysis.pairs_of(selection)
+    weights = importance.fitted(pairs, selection.estimator)[0].weights
+    correlated = importance.correlated_features(pairs, weights)
+    warning = importance.warning(correlated, stored.names())
+    st.caption(plain(warning or "What these features predict correlates by less than 0.3."))
     with st.spinner("Computing the importances …"):
-        panel = Panel.of(view, f"importance_{way}", f"importance-{way}", group="\n".join(group))
+        panel = Panel.of(view, "importance_left_out", "importance-left-out")
     if panel is not None:
         panel.show()
 

@@ -55,7 +55,7 @@ def _tests(view: View) -> None:
         st.markdown("There are no intervals yet of what is shown.")
         uncertainty.offer_intervals(view)
     else:
-        drawn = drawn_of(len(view.analysis.stimuli), view.analysis.tables.n_pairs)
+        drawn = drawn_of(len(view.analysis.stimuli), view.analysis.pairs.n_pairs)
         if drawn:
             st.caption(drawn)
         correction = uncertainty.choose_correction()

@@ -69,9 +69,9 @@ def _each(selection: Selection) -> list[Selection]:
 
 def _fits(analysis: Analysis, store: Store, selection: Selection) -> _Fits:
     """Fits of a selection, from the store or computed and kept."""
-    tables, _ = analysis.subset(selection)
+    pairs = analysis.pairs_of(selection)
     key, estimator = analysis.key(selection), selection.estimator
-    return STAGE.get(store, key, lambda: _Fits(*fitted(tables, estimator)))
+    return STAGE.get(store, key, lambda: _Fits(*fitted(pairs, estimator)))
 
 
 def _joined(by_layer: Sequence[Fits]) -> Fits:

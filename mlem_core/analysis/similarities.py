@@ -1,7 +1,7 @@
 """The similarities of the layers of an analysis, and what divides them by feature.
 
-RSA comes with the pass over the pairs; the others are computed at their first use, layer by
-layer from the representations, and kept: sums by cell that take the place of those of the ranks.
+RSA comes with the pass over the pairs; the others are computed at their first use, layer by layer
+from the representations, and kept: moments that take the place of those of the ranks.
 """
 
 from __future__ import annotations
@@ -20,12 +20,9 @@ from mlem_core.base.numbers import moderate
 from mlem_core.base.room import check_free
 from mlem_core.base.text import many
 from mlem_core.base.typing import Counted, FloatArray, Layer, layer_name
-from mlem_core.measures.decomposition import Decomposition, decompose, with_sums
-from mlem_core.pairs.columns import feature_columns
+from mlem_core.measures.decomposition import Decomposition, decompose
 from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
-from mlem_core.pairs.layer_sums import LayerInput, PairCells, SimilaritySums, similarity_sums
-from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import IN_MEMORY_BYTES
 from mlem_core.pairs.similarities import (
     COMPONENTS,
@@ -35,7 +32,12 @@ from mlem_core.pairs.similarities import (
     Similarity,
     components,
 )
-from mlem_core.pairs.tables import PairTables
+from mlem_core.pairs.similarity_moments import (
+    LayerInput,
+    SimilarityMoments,
+    similarity_moments,
+)
+from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.storage.store import Stage, Store
 
 # What a pair takes of memory while a layer is compared: its distance, its cell, its values.
@@ -50,7 +52,8 @@ class LayerSimilarity:
     ----------
     similarity : which
     layers : (model, layer) of each of the n_layers layers
-    tables : pair tables of these layers, whose `decompose` divides this similarity, if it `divides`
+    pairs : pair statistics of these layers, whose `decompose` divides this similarity, if it
+        `divides`
     values : (n_layers, n_layers)
 
     Examples
@@ -61,7 +64,7 @@ class LayerSimilarity:
 
     similarity: Similarity
     layers: tuple[Layer, ...]
-    tables: PairTables
+    pairs: PairStatistics
     values: FloatArray
 
     def __repr__(self) -> str:
@@ -86,7 +89,7 @@ class LayerSimilarity:
         Raises as `decompose`; InputError for a similarity that has no terms by feature.
         """
         self.similarity.check_divides()
-        return decompose(self.tables, self.values)
+        return decompose(self.pairs)
 
     def written(self, split: Decomposition | None = None) -> dict[str, pd.DataFrame]:
         """Tables for files, by file name: the square, and the terms where it has some.
@@ -103,8 +106,8 @@ class LayerSimilarity:
 
     def of(self, analysis: Analysis, selection: Selection) -> LayerSimilarity:
         """Layer similarity of the selected layers and features of their analysis."""
-        layers, tables = selection.layers, selection.of_tables(self.tables, analysis.layers)
-        return LayerSimilarity(self.similarity, layers, tables, self.values_of(layers))
+        layers, pairs = selection.layers, selection.of_pairs(self.pairs, analysis.layers)
+        return LayerSimilarity(self.similarity, layers, pairs, self.values_of(layers))
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,7 @@ class AnalysisSimilarities:
         return compared(self.analysis, name, Store()).square
 
 
-STAGE = Stage("similarity", 2, SimilaritySums, compressed=True)
+STAGE = Stage("similarity", 3, SimilarityMoments, compressed=True)
 
 
 def _key(analysis: Analysis, name: str) -> dict[str, Any]:
@@ -140,9 +143,9 @@ def kept_similarity(analysis: Analysis, name: str, store: Store) -> LayerSimilar
     """A similarity of all layers if it is in the store, or is RSA; computes nothing."""
     similarity = SIMILARITIES.named(name)
     if similarity.of_ranks:
-        return of_tables(analysis)
-    sums = STAGE.find(store, _key(analysis, name))
-    return None if sums is None else _of_sums(analysis, similarity, sums)
+        return rsa_of(analysis)
+    moments = STAGE.find(store, _key(analysis, name))
+    return None if moments is None else _of_moments(analysis, similarity, moments)
 
 
 def compared(
@@ -168,33 +171,37 @@ def compared(
     """
     similarity = SIMILARITIES.named(name)
 
-    def make() -> SimilaritySums:
+    def make() -> SimilarityMoments:
         check_comparable(analysis, similarity)
         _check_room(analysis, similarity, store)
         layers = [layer_input(analysis, similarity, layer, store) for layer in analysis.layers]
-        division = pair_cells(analysis, similarity)
-        return similarity_sums(similarity, layers, division, folder=store.root, progress=progress)
+        columns, folds = analysis.pairs.columns, analysis.folds
+        return similarity_moments(
+            similarity, layers, columns, folds, folder=store.root, progress=progress
+        )
 
     if similarity.of_ranks:
-        return of_tables(analysis)
-    return _of_sums(analysis, similarity, STAGE.get(store, _key(analysis, name), make))
+        return rsa_of(analysis)
+    return _of_moments(analysis, similarity, STAGE.get(store, _key(analysis, name), make))
 
 
-def of_tables(analysis: Analysis) -> LayerSimilarity:
-    """RSA of all layers, which comes with the pair tables of an analysis."""
+def rsa_of(analysis: Analysis) -> LayerSimilarity:
+    """RSA of all layers, which comes with the pair statistics of an analysis."""
     layers = tuple(analysis.layers)
-    return LayerSimilarity(SIMILARITIES[RSA], layers, analysis.tables, analysis.rsa)
+    return LayerSimilarity(SIMILARITIES[RSA], layers, analysis.pairs, analysis.rsa)
 
 
-def _of_sums(analysis: Analysis, similarity: Similarity, sums: SimilaritySums) -> LayerSimilarity:
-    tables = with_sums(analysis.tables, sums) if similarity.divides else analysis.tables
-    return LayerSimilarity(similarity, tuple(analysis.layers), tables, sums.similarity)
+def _of_moments(
+    analysis: Analysis, similarity: Similarity, moments: SimilarityMoments
+) -> LayerSimilarity:
+    pairs = moments.in_place_of_ranks(analysis.pairs) if similarity.divides else analysis.pairs
+    return LayerSimilarity(similarity, tuple(analysis.layers), pairs, moments.values)
 
 
 def check_comparable(analysis: Analysis, similarity: Similarity) -> None:
     """Raise InputError where the stimuli of an analysis cannot be compared by a similarity.
 
-    One that is a sum over pairs needs all of them, unless it is of the ranks in the pair tables;
+    One that is a sum over pairs needs all of them, unless it is of their ranks;
     one that is not needs representations of every layer.
     """
     design, n = analysis.design, len(analysis.stimuli)
@@ -223,17 +230,6 @@ def _check_room(analysis: Analysis, similarity: Similarity, store: Store) -> Non
     what = f"comparing {n:,} pairs of stimuli in {n_layers} layers"
     fewer = "choose fewer stimuli (--sample)"
     check_free(store.root, A_PAIR_BYTES * n + kept - disk, disk, what, fewer)
-
-
-def pair_cells(analysis: Analysis, similarity: Similarity) -> PairCells:
-    """The cells of all pairs, as the pair tables of the analysis have them; none without pairs."""
-    folds, design = analysis.folds, analysis.design
-    if not similarity.divides:
-        return PairCells(np.zeros(0, dtype=np.int32), 0, folds)
-    columns = feature_columns(analysis.stimuli, resolved=analysis.tables.resolved)
-    like, missing = analysis.tables, analysis.spec.missing
-    index = PairIndex.build(columns, folds, missing, design=design, like=like)
-    return PairCells(index.cell, index.n_cells, folds)
 
 
 def layer_input(

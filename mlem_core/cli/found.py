@@ -15,7 +15,7 @@ from mlem_core.analysis.planning import CHOSEN, said_of_choice
 from mlem_core.analysis.representations import file_representations, representations_of
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.run import run
-from mlem_core.analysis.similarities import LayerSimilarity, of_tables
+from mlem_core.analysis.similarities import LayerSimilarity, rsa_of
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.labels import NAMES
@@ -60,7 +60,7 @@ def found(
     sure : gives an explanation of two layers its intervals, and what is chance in it
     chance : of `mlem_core.inference.importance_chance.importances_by_chance`, where it is known
     """
-    by = of_tables(analysis) if compared is None else compared
+    by = rsa_of(analysis) if compared is None else compared
     lines: list[str] = []
     if len(results.layers) > 1:
         pair = analysis.most_alike(values=by.values)
@@ -104,7 +104,7 @@ def _settled(analysis: Analysis) -> str:
     """The options that name what an analysis has chosen, so that another of fewer layers has it."""
     if CHOSEN not in analysis.manifest:
         return ""
-    values = ",".join(analysis.tables.resolved) or "none"
+    values = ",".join(analysis.pairs.resolved) or "none"
     return f" --estimator {analysis.spec.estimator} --values {values}"
 
 

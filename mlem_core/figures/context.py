@@ -327,7 +327,7 @@ class FigureContext(Selected):
     def layer_similarity(self) -> LayerSimilarity:
         """All layers by the chosen similarity; by RSA where it is not computed."""
         found = self._compared
-        return similarities.of_tables(self.analysis) if found is None else found
+        return similarities.rsa_of(self.analysis) if found is None else found
 
     @cached_property
     def compared(self) -> LayerSimilarity | None:

@@ -179,7 +179,7 @@ def draw_audit(context: FigureContext) -> RenderedFigure | None:
     audit, flagged, analysis = context.audit, context.flagged, context.analysis
     if audit is None or flagged is None:
         return None
-    on = computed_on(len(analysis.stimuli), analysis.tables.n_pairs)
+    on = computed_on(len(analysis.stimuli), analysis.pairs.n_pairs)
     at = zip(audit.layers["model"], audit.layers["layer"].astype(int), strict=True)
     return RenderedFigure(
         audit_map(audit.layers, audit.changes, marked(flagged), SAYS, CONTROL),

@@ -171,7 +171,9 @@ def decomposition(context: FigureContext) -> Decomposition:
 
     def divided() -> Decomposition:
         if found is None:
-            split = decompose(*context.analysis.subset(context.selection))
+            split = decompose(
+                context.analysis.pairs_of(replace(context.selection, interactions=False))
+            )
         else:
             split = found.decomposed()
         return split if chance is None else chance.of_all(split)

@@ -14,6 +14,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,14 +30,11 @@ from mlem_core.data.reading.content import Source
 from mlem_core.data.reading.table import read_table
 from mlem_core.groups.property_tests import GROUP, Factor, Values, same_label
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
-from mlem_core.measures.similarity import average_ranks
 from mlem_core.models.array_files import FORMATS
 from mlem_core.models.registry import SYSTEMS
-from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.distances import PRECOMPUTED
-from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.tables import PairTables
+from mlem_core.pairs.statistics import ComparedPairs, PairStatistics, pair_statistics
 
 # Positive numbers whose largest is so many times the smallest are compared by their logarithms.
 LOG_RANGE = 100.0
@@ -272,8 +270,6 @@ def _check_cells(table: str, properties: Mapping[str, Sequence[str | None]]) -> 
 
 # Divisions into folds, systems of a fold (so that it has six pairs), and folds at most.
 DIVISIONS, IN_FOLD, MOST_FOLDS = 20, 4, 5
-# Numbers have so many levels, each of as many systems: pairs need others of their pattern.
-LEVELS = 4
 # Properties up to which all of their sets are compared; of more random orders in each division.
 EXACT = 8
 WHY = ["measure", "other", "term", "contribution"]
@@ -303,13 +299,10 @@ def agreement_terms(
 
     Raises InputError: systems that make no two folds of three.
     """
-    first, second = np.triu_indices(len(units), 1)
-    rsa = np.corrcoef([average_ranks(own[first, second]) for own in distances.values()])
-    coarse = {name: _coarse(own) for name, own in values.items()}
     divided = []
     for number, folds in enumerate(divisions_of(units, seed)):
-        tables = system_tables([*distances.values()], coarse, folds)
-        split = decompose(tables, rsa, exact_up_to=EXACT, seed=number)
+        pairs = system_statistics([*distances.values()], values, folds)
+        split = decompose(pairs, exact_up_to=EXACT, seed=number)
         place = {name: at for at, name in enumerate(split.features)}
         terms = [sum(split.terms[place[name]] for name in own) for own in parts.values()]
         divided.append(np.stack([*terms, split.unexplained]))
@@ -321,13 +314,6 @@ def agreement_terms(
         for term, value in zip(terms, means[:, a, b], strict=True)
     ]
     return pd.DataFrame(rows, columns=WHY)
-
-
-def _coarse(values: Values) -> Values:
-    if not isinstance(values, np.ndarray):
-        return values
-    ranks = pd.Series(values).rank(pct=True).to_numpy(dtype=np.float64)
-    return np.asarray(np.ceil(ranks * LEVELS - 1e-12))
 
 
 def divisions_of(units: IntArray, seed: int) -> IntArray:
@@ -349,10 +335,10 @@ def divisions_of(units: IntArray, seed: int) -> IntArray:
     )
 
 
-def system_tables(
+def system_statistics(
     distances: Sequence[FloatArray], values: Mapping[str, Values], folds: IntArray
-) -> PairTables:
-    """Pair tables of systems; a layer is a measure of their distance."""
+) -> PairStatistics:
+    """Statistics of the pairs of systems; a layer is a measure of their distance."""
     cells = {
         name: own
         if isinstance(own, np.ndarray)
@@ -360,5 +346,6 @@ def system_tables(
         for name, own in values.items()
     }
     columns = feature_columns(pd.DataFrame(cells))
-    index = PairIndex.build(columns, folds, "ignore")
-    return pair_tables(index, [lambda own=own: own for own in distances], distance=PRECOMPUTED)  # type: ignore[misc]
+    pairs = ComparedPairs.of(columns, folds, "ignore")
+    layers = [partial(np.asarray, square) for square in distances]
+    return pair_statistics(pairs, layers, distance=PRECOMPUTED)

@@ -40,12 +40,11 @@ from mlem_core.groups.properties import (
     Properties,
     agreement_terms,
     divisions_of,
-    system_tables,
+    system_statistics,
 )
 from mlem_core.groups.property_tests import GROUP, permutation_tests
 from mlem_core.inference.intervals import SIGNIFICANT
 from mlem_core.inference.resample import standard_error
-from mlem_core.pairs.crossfit import share_alone
 from mlem_core.pairs.designs import places_of
 
 # Permutations of the systems of a fold (all, where there are no more).
@@ -53,8 +52,6 @@ PERMUTATIONS = 12
 # Bootstrap replicates of the systems, and the share of these that one has on average: copies of a
 # system say nothing new, so t has fewer degrees of freedom.
 REPLICATES, DISTINCT = 50, 1 - math.exp(-1)
-# Share of pairs that no other has the pattern of, above which there is no ceiling.
-MOST_ALONE = 0.5
 # Systems at least: with fewer, two folds cannot both be of four.
 FEWEST = 8
 # With fewer systems (or groups) a property is seldom named that alone carries the distances.
@@ -308,14 +305,11 @@ def fold_fits(distances: FloatArray, properties: Properties, folds: IntArray) ->
 
     With fewer than three folds none is left to choose the penalty, which is the smallest then.
     """
-    tables = system_tables([distances], properties.values, folds)
+    pairs = system_statistics([distances], properties.values, folds)
     solver = RidgeSolver()
     if folds.max() < 2:
         solver.alphas = ALPHAS[:1]
-    fits = solver.cross_validate(tables)
-    # Where most pairs are the only ones of their pattern, no mean says what patterns explain.
-    alone = share_alone(tables) > MOST_ALONE
-    return replace(fits, ceiling=np.full_like(fits.rho, np.nan)) if alone else fits
+    return solver.cross_validate(pairs)
 
 
 def weights_of(squares: FloatArray, y: FloatArray, pairs: Mask, alphas: FloatArray) -> FloatArray:

@@ -14,7 +14,7 @@ from mlem_core.analysis.fit_cache import keep_fits
 from mlem_core.analysis.grouped import Member, labels_of
 from mlem_core.analysis.representations import representations_of
 from mlem_core.analysis.results import Results
-from mlem_core.analysis.similarities import LayerSimilarity, of_tables
+from mlem_core.analysis.similarities import LayerSimilarity, rsa_of
 from mlem_core.base.typing import Counted, FloatArray, layer_name
 from mlem_core.base.work import cores
 from mlem_core.estimators.registry import estimator_named
@@ -150,13 +150,13 @@ class SystemsSummary:
     @cached_property
     def of_layers(self) -> LayerSimilarity:
         """The layers of the selection by the similarity, with tables of its features."""
-        whole = (self.compared or of_tables(self.analysis)).of(self.analysis, self.chosen)
-        return replace(whole, tables=whole.tables.of_features(self.chosen.features))
+        whole = (self.compared or rsa_of(self.analysis)).of(self.analysis, self.chosen)
+        return replace(whole, pairs=whole.pairs.of_features(self.chosen.features))
 
     @property
     def terms_left(self) -> FloatArray | None:
         """Terms and similarity without each block of stimuli, where they are of these features."""
-        left, n = self.left, len(self.of_layers.tables.features) + 2
+        left, n = self.left, len(self.of_layers.pairs.features) + 2
         return left.without if left is not None and left.without.shape[1] == n else None
 
     @cached_property

@@ -87,7 +87,7 @@ class Chosen:
         InputError
             The analysis has no longer what is shown, or what it was drawn from is gone.
         """
-        selection = self.selection.checked(analysis.tables.features, analysis.layers)
+        selection = self.selection.checked(analysis.pairs.features, analysis.layers)
         own = replace(drawing, pair=self.pair, options=self.options)
         made = draw(self.figure, FigureContext(analysis, selection, results, own))
         if made is None:

@@ -25,7 +25,6 @@ from mlem_core.figures.context import FigureContext, held_out
 from mlem_core.inference.explained import as_chosen
 from mlem_core.inference.resample import how_computed
 from mlem_core.models.registry import MODELS
-from mlem_core.pairs.columns import coding
 from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.distances import distance_named
 from mlem_core.pairs.resampling_units import Units
@@ -80,7 +79,6 @@ def methods_paragraph(
     sure : sentences on intervals and tests, see `uncertainty`
     """
     names = names or Names()
-    tables = analysis.tables.of_features(tuple(results.feature_correlations))
     spec, manifest = analysis.spec, analysis.manifest
     chosen = analysis.select() if selection is None else selection
     estimator, interactions = chosen.estimator, chosen.interactions
@@ -92,7 +90,7 @@ def methods_paragraph(
     n_layers = len(results.similarity_rsa)
     text = _template().render(
         results=results,
-        n_all_pairs=n_pairs(tables.n_stimuli),
+        n_all_pairs=n_pairs(results.n_stimuli),
         pairs_error=float(errors.loc[errors["measure"] == "rho", "error"].max()),
         spec=spec,
         stimuli=manifest["stimuli"],
@@ -117,7 +115,7 @@ def methods_paragraph(
         interactions=interactions,
         **_penalties(analysis, results),
         resolved=list(map(names.feature, results.resolved)),
-        coding=coding(tables.kinds, tables.resolved, names),
+        coding=results.coding,
         held_out=held_out(analysis),
         n_tested=int((folds >= 0).sum()),
         fold_sizes=folds[folds >= 0].value_counts(),
@@ -158,7 +156,7 @@ def _penalties(analysis: Analysis, results: Results) -> dict[str, Any]:
     alphas = results.scores["alpha"].dropna()
     apart = alphas >= NOT_APART
     # What is shown may leave out the features that are resolved.
-    as_fitted = bool(results.resolved) == bool(analysis.tables.resolved)
+    as_fitted = bool(results.resolved) == bool(analysis.pairs.resolved)
     grid, known = analysis.manifest["alphas"] if as_fitted else ALPHAS, alphas[~apart]
     edge = int(known.isin([grid[0], grid[-1]]).sum())
     return {"grid": grid, "alphas": known, "n_edge": edge, "n_not_apart": int(apart.sum())}

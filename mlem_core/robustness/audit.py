@@ -160,9 +160,8 @@ class LayerResults:
     @classmethod
     def of(cls, analysis: Analysis, by: LayerSimilarity) -> LayerResults:
         """Results with the estimator and the interactions of the analysis."""
-        tables = analysis.tables.with_interactions(analysis.spec.interactions)
-        scores = mean_scores(tables, analysis.spec.estimator)
-        profiles, parts = scores[:, 2:], tables.columns.parts
+        scores = mean_scores(analysis.pairs, analysis.spec.estimator)
+        profiles, parts = scores[:, 1:], analysis.pairs.columns.parts
         tau, name = weighted_tau(profiles), by.similarity.name
         return cls(analysis.layers, parts, profiles, scores[:, 0], tau, by.values, name)
 

@@ -184,7 +184,7 @@ def erase(
     asked = _Asked(analysis, feature, where, **how)
     if asked.others:
         asked = asked._replace(others=analysis.select(layers=list(asked.others)).layers)
-    check_choice("feature", feature, analysis.tables.features)
+    check_choice("feature", feature, analysis.pairs.features)
     check_choice("choice of tokens", asked.positions, ERASED)
     _check(analysis, feature, where)
     return STAGE.get(store, asked.key, lambda: _made(asked, store, report or (lambda _: None)))

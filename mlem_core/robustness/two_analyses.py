@@ -95,8 +95,8 @@ def differences_in_words(first: Analysis, second: Analysis) -> str:
         "stimuli": are_same_stimuli,
         "models": same_models,
         "layers": models[0] != models[1] or first.layers == second.layers,
-        "features": first.tables.features == second.tables.features,
-        "features coded by value": first.tables.resolved == second.tables.resolved,
+        "features": first.pairs.features == second.pairs.features,
+        "features coded by value": first.pairs.resolved == second.pairs.resolved,
     }
     parts = [name for name, same in same_inputs.items() if not same]
     for field in fields(AnalysisSpec):

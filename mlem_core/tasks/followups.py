@@ -57,7 +57,7 @@ class JobInput:
     def selection(self) -> Selection:
         """The selection that the options name, as the analysis has it."""
         chosen = Selection.from_dict(self.options)
-        return chosen.checked(self.analysis.tables.features, self.analysis.layers)
+        return chosen.checked(self.analysis.pairs.features, self.analysis.layers)
 
     @property
     def chosen(self) -> tuple[Analysis, Store, Selection]:

@@ -78,7 +78,7 @@ def choose_tables(job_id: str, analysis: Analysis) -> dict[str, Any]:
         disabled=none,
     )
     chosen = {"missing": cells, "values": _choose_values(job_id, analysis)}
-    as_run = {"missing": analysis.spec.missing, "values": analysis.tables.resolved}
+    as_run = {"missing": analysis.spec.missing, "values": analysis.pairs.resolved}
     return {name: value for name, value in chosen.items() if value != as_run[name]}
 
 
@@ -89,7 +89,7 @@ def _choose_values(job_id: str, analysis: Analysis) -> tuple[str, ...]:
         "Values",
         ["no", "yes"] if names else ["no"],
         "apart",
-        "yes" if analysis.tables.resolved else "no",
+        "yes" if analysis.pairs.resolved else "no",
         format_func=lambda one: (
             f"coded by value: {told}" if one == "yes" else "coded as same or different"
         ),
@@ -108,22 +108,20 @@ def other_tables(job_id: str, analysis: Analysis, changes: dict[str, Any]) -> st
     ----------
     changes : entries of its `AnalysisSpec`, see `choose_tables`
     """
-    spec, tables = analysis.spec, analysis.tables
-    by_value = bool(changes.get("values", tables.resolved))
+    spec = analysis.spec
+    by_value = bool(changes.get("values", analysis.pairs.resolved))
     other = analyses.coded_id(job_id, changes.get("missing", spec.missing), by_value)
     if other in _made():
         return other
     parts = {"missing": "other treatment of missing values", "values": "other coding of values"}
     named = listed([part for name, part in parts.items() if name in changes])
-    if by_value or "missing" in changes:
-        what_for = (
-            f"The {named} needs pair tables of its own. Until they are made the figures "
-            "below are those of the analysis as it was run. They are made from the representations "
-            "of "
-        )
-        models = [name for name in spec.models if name in analysis.manifest["models"]]
-        if lacks(job_id, analysis, models, what_for):
-            return None
+    what_for = (
+        f"The {named} needs another pass over the pairs. Until it is made the figures below are "
+        "those of the analysis as it was run. It takes the representations of "
+    )
+    models = [name for name in spec.models if name in analysis.manifest["models"]]
+    if lacks(job_id, analysis, models, what_for):
+        return None
     bar = st.progress(0.0, text=f"Making the {named} …")
 
     def report(progress: Progress) -> None:
@@ -148,6 +146,7 @@ def _made() -> set[str]:
 
 
 VALUED = "Features coded by value"
+NO_INTERACTIONS = "Products of two features are columns of their own: run the analysis with them."
 
 
 def values_in_layers(view: View) -> None:
@@ -223,6 +222,6 @@ def _offer_by_value(view: View) -> None:
         f"Code {plain(named)} by value",
         icon=":material/call_split:",
         on_click=lambda: choices.put("apart", ["yes"]),
-        help="Makes the pair tables once, from the stored representations.",
+        help="Passes over the pairs once more, with the stored representations.",
     ):
         st.rerun()

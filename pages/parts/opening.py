@@ -92,7 +92,7 @@ def _open_view(url_path: str) -> View | None:
         inform(f"Choose at least one {what} in the sidebar.")
         return None
     try:
-        apart = changes.get("values", analysis.tables.resolved)
+        apart = changes.get("values", analysis.pairs.resolved)
         kept = [name for name in selection.features if name in apart]
         check_values(selection.estimator, kept, selection.interactions)
     except InputError as error:
@@ -163,17 +163,24 @@ def _choose_selection(job_id: str, analysis: Analysis) -> tuple[Selection, dict[
         "Features",
         stored.feature_titles(names),
         "features",
-        help="The metric model is fitted again with the features that you keep, from the "
-        "pair tables; no language model runs for it.",
+        help="The metric model is fitted again with the features that you keep, from sums over "
+        "the pairs; no language model runs for it.",
     )
     layers = _choose_layers(analysis)
     spec = analysis.spec
     with st.expander("How it is computed", icon=":material/tune:"):
         estimator = method.choose("estimator", "fit", default=spec.estimator)
-        products = method.choose("interactions", "products", default=spec.interactions)
+        products = method.choose(
+            "interactions",
+            "products",
+            default=spec.interactions,
+            disabled=not analysis.pairs.interactions,
+            **({} if analysis.pairs.interactions else {"help": method.NO_INTERACTIONS}),
+        )
         changes = method.choose_tables(job_id, analysis)
     ordered = tuple(name for name in names if name in features)
-    return Selection(ordered, tuple(layers), estimator, products == "yes"), changes
+    interactions = products == "yes" and analysis.pairs.interactions
+    return Selection(ordered, tuple(layers), estimator, interactions), changes
 
 
 def _choose_layers(analysis: Analysis) -> list[Layer]:

@@ -104,7 +104,7 @@ def score_chance(view: View) -> None:
         return
     permuted = Units.of(view.analysis.stimuli).permuted(view.analysis.spec.folds_over)
     place = " (the place of a word)" * (view.analysis.stimuli.level == "word")
-    sample = permuted_of(len(view.analysis.stimuli), view.analysis.tables.n_pairs)
+    sample = permuted_of(len(view.analysis.stimuli), view.analysis.pairs.n_pairs)
     found = view.analysis.kept(
         CHANCE, stored.store(), view.selection, permutations=SCORE_PERMUTATIONS
     )

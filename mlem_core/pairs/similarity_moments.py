@@ -1,0 +1,206 @@
+"""Moments of what a similarity other than RSA compares, in the place of those of ranks."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlem_core.base.typing import Counted, FloatArray, IntArray
+from mlem_core.pairs.designs import pairs_among
+from mlem_core.pairs.moments import LayerMoments, blocks_of_folds, layer_moments
+from mlem_core.pairs.pair_columns import PairColumns
+from mlem_core.pairs.ranks import IN_MEMORY_BYTES, NumbersInFile, correlations
+from mlem_core.pairs.similarities import NOTHING, Similarity
+from mlem_core.pairs.statistics import PairStatistics
+
+# Pairs that are multiplied at once.
+BAND = 2**16
+# Gives what a similarity compares of a layer: the squared distances (n_pairs,) of all pairs, in
+# condensed order; or, where it is no sum over pairs, its components (n_stimuli, n_components).
+LayerInput = Callable[[], FloatArray]
+
+
+@dataclass(frozen=True)
+class SimilarityMoments:
+    """Similarities of n_layers layers and, where they are sums over pairs, moments of these.
+
+    Attributes
+    ----------
+    values : (n_layers, n_layers)
+    products : (n_layers, n_blocks, n_blocks, n_products) sums of what a layer gives the pairs with
+        the columns that are sums of products; of a pair with two values, of their mean
+    sums : (n_layers, n_blocks, n_blocks)
+    pairwise_products : (n_pairwise, n_layers, n_blocks, n_blocks)
+    value_products : (n_blocks, n_blocks, n_layers, n_layers) of two layers
+    """
+
+    values: FloatArray
+    products: FloatArray
+    sums: FloatArray
+    pairwise_products: FloatArray
+    value_products: FloatArray
+
+    def in_place_of_ranks(self, pairs: PairStatistics) -> PairStatistics:
+        """Pair statistics whose contributions are those to this similarity."""
+        moments = pairs.moments
+        start = moments.n_pairwise + moments.n_layers
+        changed = replace(
+            moments,
+            products=np.concatenate((moments.products[:start], self.products)),
+            sums=np.concatenate((moments.sums[:start], self.sums)),
+            pairwise_products=np.concatenate(
+                (moments.pairwise_products[:, :start], self.pairwise_products), axis=1
+            ),
+            rank_products=self.value_products,
+        )
+        return replace(pairs, moments=changed)
+
+
+def similarity_moments(
+    similarity: Similarity,
+    layers: Sequence[LayerInput],
+    columns: PairColumns,
+    folds: IntArray,
+    *,
+    folder: Path | None = None,
+    progress: Counted | None = None,
+) -> SimilarityMoments:
+    """Layers compared by what each gives all pairs of stimuli, or one turned onto the other.
+
+    Parameters
+    ----------
+    columns : of all pairs
+    folds : (n_stimuli,) the fold that tests each stimulus
+    folder : for a temporary file, where the values of all layers are too many for the memory
+    progress : called with the number of layers done and their total
+
+    Raises InputError: too few stimuli.
+    """
+    count = progress or (lambda *_: None)
+    if similarity.aligned is not None:
+        values = aligned_similarities(similarity, layers, folds, count)
+        nothing = np.zeros((len(layers), 0, 0))
+        return SimilarityMoments(
+            values, nothing[..., None][..., :0], nothing, nothing[None][:0], np.zeros((0, 0, 0, 0))
+        )
+    block = blocks_of_folds(folds)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        in_file = file if 8 * len(layers) * len(folds) ** 2 / 2 > IN_MEMORY_BYTES else None
+        of_layers, sides, centre = [], [], 0.0
+        for done, layer in enumerate(layers, 1):
+            values, centre = similarity.of(layer())
+            mean_of_sides = np.asarray(values, dtype=np.float64).mean(axis=0) - centre
+            of_layers.append(_moments_of_values(columns, folds, mean_of_sides))
+            sides.append(_held(values, in_file))
+            count(done, len(layers))
+        n_sides = len(values)
+        value_products = _value_products(block, sides, n_sides, centre)
+    total = value_products[np.triu_indices(len(value_products))].sum(axis=0)
+    squares, off = np.diag(total), centre**2 * len(mean_of_sides)
+    # Where all pairs have one value, nothing but rounding is left of it.
+    equal = squares <= NOTHING * off
+    value_products[:, :, equal], value_products[:, :, :, equal] = 0.0, 0.0
+    total[equal], total[:, equal] = 0.0, 0.0
+    varies = ~equal
+    return SimilarityMoments(
+        correlations(total),
+        np.stack([own.products[0] * on for own, on in zip(of_layers, varies, strict=True)]),
+        np.stack([own.sums[0] * on for own, on in zip(of_layers, varies, strict=True)]),
+        np.stack(
+            [own.pairwise_products[:, 0] * on for own, on in zip(of_layers, varies, strict=True)],
+            axis=1,
+        ),
+        value_products,
+    )
+
+
+def aligned_similarities(
+    similarity: Similarity, layers: Sequence[LayerInput], folds: IntArray, count: Counted
+) -> FloatArray:
+    """(n_layers, n_layers) similarities of layers one of which is turned onto the other.
+
+    Stimuli of a fold below 0 have no part in it. Raises InputError: too few stimuli.
+    """
+    assert similarity.aligned is not None
+    similarity.check_enough(int((folds >= 0).sum()))
+    components: list[FloatArray] = []
+    products = np.eye(len(layers))
+    for at, layer in enumerate(layers):
+        components.append(layer())
+        # A layer without any component has nothing in common, not even with itself.
+        products[at, at] = float(components[at].size > 0)
+        for other in range(at):
+            value = similarity.aligned(components[at], components[other], folds)
+            products[at, other] = products[other, at] = value
+        count(at + 1, len(layers))
+    return correlations(products)
+
+
+def similarity_among(
+    similarity: Similarity, layers: Sequence[FloatArray], folds: IntArray, kept: NDArray[np.bool_]
+) -> FloatArray:
+    """(n_layers, n_layers) the similarity of layers over some of the stimuli only.
+
+    Components stay those of all stimuli.
+
+    Parameters
+    ----------
+    layers : what is compared of each, of all stimuli
+    kept : (n_stimuli,) whether a stimulus is one of them
+    """
+    if similarity.aligned is not None:
+        some = [lambda layer=layer: layer for layer in layers]  # type: ignore[misc]
+        return aligned_similarities(similarity, some, np.where(kept, folds, -1), lambda *_: None)
+    places = pairs_among(np.flatnonzero(kept), len(kept))
+    sides, centre = [], 0.0
+    for layer in layers:
+        values, centre = similarity.of(layer[places])
+        sides.append(np.asarray(values, dtype=np.float64) - centre)
+    stacked = np.stack([side.ravel() for side in sides])
+    products = stacked @ stacked.T / len(sides[0])
+    off = centre**2 * len(places)
+    equal = np.diag(products) <= NOTHING * off
+    products[equal], products[:, equal] = 0.0, 0.0
+    return correlations(products)
+
+
+def _moments_of_values(columns: PairColumns, folds: IntArray, values: FloatArray) -> LayerMoments:
+    """Moments of values (n_pairs,) in the place of squared distances; those of ranks mean nothing."""
+    return layer_moments(columns, folds, values, np.zeros(len(values), dtype=np.uint32))
+
+
+def _held(values: NDArray[Any], file: IO[bytes] | None) -> Any:
+    """The values of the sides of all pairs, in memory or in a file."""
+    flat = np.ascontiguousarray(values, dtype=np.float64).ravel()
+    return flat if file is None else NumbersInFile.of(flat, file)
+
+
+def _value_products(
+    block: IntArray, sides: Sequence[Any], n_sides: int, centre: float
+) -> FloatArray:
+    """(n_blocks, n_blocks, n_layers, n_layers) sums of products of the centred values."""
+    n, n_blocks, n_layers = len(block), int(block.max()) + 1, len(sides)
+    first, second = np.triu_indices(n, 1)
+    low = np.minimum(block[first], block[second])
+    label = low * n_blocks + np.maximum(block[first], block[second])
+    products = np.zeros((n_blocks * n_blocks, n_layers, n_layers))
+    n_pairs = len(label)
+    for side in range(n_sides):
+        for start in range(0, n_pairs, BAND):
+            stop = min(start + BAND, n_pairs)
+            part = slice(side * n_pairs + start, side * n_pairs + stop)
+            band = np.stack([np.asarray(own[part]) for own in sides]) - centre
+            for both in np.unique(label[start:stop]):
+                some = band[:, label[start:stop] == both]
+                products[both] += some @ some.T
+    square = products.reshape(n_blocks, n_blocks, n_layers, n_layers) / n_sides
+    for b in range(n_blocks):
+        for c in range(b):
+            square[b, c] = square[c, b]
+    return square
