@@ -171,9 +171,7 @@ def decomposition(context: FigureContext) -> Decomposition:
 
     def divided() -> Decomposition:
         if found is None:
-            split = decompose(
-                context.analysis.pairs_of(replace(context.selection, interactions=False))
-            )
+            split = decompose(context.analysis.pairs_of(context.selection))
         else:
             split = found.decomposed()
         return split if chance is None else chance.of_all(split)

@@ -47,7 +47,10 @@ class SimilarityMoments:
     value_products: FloatArray
 
     def in_place_of_ranks(self, pairs: PairStatistics) -> PairStatistics:
-        """Pair statistics whose contributions are those to this similarity."""
+        """Pair statistics whose contributions are those to this similarity.
+
+        With folds over items, pairs of one item test their fold too.
+        """
         moments = pairs.moments
         start = moments.n_pairwise + moments.n_layers
         changed = replace(
@@ -58,6 +61,7 @@ class SimilarityMoments:
                 (moments.pairwise_products[:, :start], self.pairwise_products), axis=1
             ),
             rank_products=self.value_products,
+            untested=None,
         )
         return replace(pairs, moments=changed)
 
@@ -171,7 +175,7 @@ def similarity_among(
 
 
 def _moments_of_values(columns: PairColumns, folds: IntArray, values: FloatArray) -> LayerMoments:
-    """Moments of values (n_pairs,) in the place of squared distances; those of ranks mean nothing."""
+    """Moments of values (n_pairs,) in the place of distances; those of ranks mean nothing."""
     return layer_moments(columns, folds, values, np.zeros(len(values), dtype=np.uint32))
 
 
