@@ -22,6 +22,7 @@ from mlem_core.estimators.spearman import Cells, SpearmanMLEM, ascend
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
+from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.tables import PairTables
 from validation.simulations import pair_cells
@@ -43,36 +44,38 @@ def _one_core() -> Iterator[None]:
         os.sched_setaffinity(0, allowed)
 
 
-def _pairs(
-    case: Case, tables: PairTables, layer: int, chosen: np.ndarray, *, ranked: bool = False
-) -> tuple[PairIndex, Cells]:
+def _cells(
+    case: Case, interactions: bool, layer: int, chosen: np.ndarray, *, ranked: bool = False
+) -> Cells:
     """Every pair of the chosen stimuli."""
     columns = [
         FeatureColumn(c.name, c.kind, c.values[chosen], c.span)
         for c in feature_columns(case.stimuli)
     ]
-    index = PairIndex.build(columns, np.zeros(int(chosen.sum()), dtype=np.int64))
-    return index, pair_cells(index, case.rows[layer][chosen], tables.columns, ranked=ranked)
+    pairs = PairColumns.of(columns, interactions=interactions)
+    return pair_cells(pairs, case.rows[layer][chosen], ranked=ranked)
 
 
 def _published(
     case: Case, tables: PairTables, layer: int, fold: int, strength: float | None
 ) -> FloatArray:
     """Weights of one layer and fold by the published recipe."""
-    _, cells = _pairs(case, tables, layer, case.folds != fold, ranked=strength is None)
-    return ascend(cells, WeightForm(tables.columns, "metric"), strength, BATCH, SEED).weights
+    chosen, interactions = case.folds != fold, tables.interactions
+    cells = _cells(case, interactions, layer, chosen, ranked=strength is None)
+    shape = WeightForm(len(tables.features), interactions, "metric")
+    return ascend(cells, shape, strength, BATCH, SEED).weights
 
 
 def _permuted(case: Case, tables: PairTables, layer: int, fold: int, weights: FloatArray) -> None:
     """Importances as published: permutations on batches of held-out pairs."""
     from scipy.stats import spearmanr
 
-    index, cells = _pairs(case, tables, layer, case.folds == fold)
+    cells = _cells(case, False, layer, case.folds == fold)
     rng = np.random.default_rng(SEED)
     drops = np.zeros((PERMUTATIONS, len(tables.features)))
     for repeat in range(PERMUTATIONS):
         drawn = cells.draw(BATCH, rng)
-        target, features = cells.target[drawn], index.patterns[cells.pattern[drawn]]
+        target, features = cells.target[drawn], np.sqrt(cells.terms[cells.pattern[drawn]])
         whole = spearmanr(tables.columns.values(features) @ weights, target).statistic
         for f in range(len(tables.features)):
             permuted = features.copy()

@@ -18,6 +18,7 @@ from mlem_core.measures.importance import permutation_importance
 from mlem_core.models.representations import from_model
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
+from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.tables import PairTables
 from mlem_core.storage.store import Store
@@ -104,9 +105,9 @@ def published(name: str, tables: PairTables, rows: NDArray[np.floating], **more:
         for column in feature_columns(datasets.load(STIMULI))
     ]
     given: dict[str, Any] = {"strength": strength, "batch_size": batch} | more
-    shape = WeightForm(tables.with_interactions(interactions).columns, constraint)
-    index = PairIndex.build(columns, np.zeros(int(train.sum()), dtype=np.int64))
-    cells = pair_cells(index, rows[train], shape.columns, ranked=given["strength"] is None)
+    shape = WeightForm(len(columns), interactions, constraint)
+    pairs = PairColumns.of(columns, interactions=interactions)
+    cells = pair_cells(pairs, rows[train], ranked=given["strength"] is None)
     return ascend(cells, shape, **given)
 
 

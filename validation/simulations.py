@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from mlem_core.base.typing import FloatArray
 from mlem_core.estimators.base import MetricModel, RidgeMLEM
 from mlem_core.estimators.spearman import FRRSA, Cells, SoftRankMLEM, SpearmanMLEM
+from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.pairs.distances import squared_distances
-from mlem_core.pairs.patterns import PairIndex
+from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.terms import Columns
 from validation.work import Row, Task
 
@@ -27,9 +28,8 @@ SEEDS = range(5)
 
 
 def pair_cells(
-    index: PairIndex,
+    columns: PairColumns,
     representations: NDArray[np.floating],
-    columns: Columns,
     distance: str = "euclidean",
     *,
     ranked: bool = False,
@@ -38,17 +38,19 @@ def pair_cells(
 
     Parameters
     ----------
-    index : of the pairs of n_stimuli stimuli
+    columns : of the pairs of n_stimuli stimuli
     representations : (n_stimuli, n_units), or distances (n_stimuli, n_stimuli) if "precomputed"
-    columns : the terms
     ranked : whether the ranks of the distances are to be predicted, or their squares
     """
     from scipy.stats import rankdata
 
-    target = squared_distances(representations, distance)
+    one_fold = np.zeros(len(representations), dtype=np.int64)
+    pairs = TrainingPairs.of(
+        columns, one_fold, 1, lambda _: squared_distances(representations, distance)
+    )
+    target = pairs.distances(0)
     target = rankdata(target) if ranked else target
-    terms = columns.values(index.patterns, index.codes)
-    return Cells(terms, index.pair_pattern.astype(np.int64), np.ones(len(target)), target)
+    return Cells(pairs.values, pairs.group, np.ones(len(target)), target)
 
 
 class PublishedMLEM(SoftRankMLEM):
@@ -58,9 +60,9 @@ class PublishedMLEM(SoftRankMLEM):
         """Fit the metric on all pairs; n_steps_ is the number of steps taken."""
         columns, rows = self._given(X, y)
         terms = Columns(tuple(column.name for column in columns), bool(self.interactions))
-        index = PairIndex.build(columns, np.zeros(len(rows), dtype=np.int64), self.missing)
-        cells = pair_cells(index, rows, terms, self.distance, ranked=self.strength is None)
-        ascent = self.ascent(cells, terms)
+        pairs = PairColumns.of(columns, self.missing, terms.interactions)
+        cells = pair_cells(pairs, rows, self.distance, ranked=self.strength is None)
+        ascent = self.ascent(cells, len(columns), terms.interactions)
         self._keep(columns, terms, ascent.weights, 0.0)
         self.n_steps_ = ascent.n_steps
         return self

@@ -1,23 +1,23 @@
 """The rank correlation of predictions and distances, and the search for the metric of the highest.
 
-A prediction is constant within a covariate pattern, so its rank correlation with the distances of
-millions of pairs follows exactly from one sort of the patterns (`RankObjective.exact`). That is a
-staircase; smoothed, it has a gradient (`RankObjective.slope`), which leads uphill. The exact one
-has the last word.
+A prediction is constant for pairs with equal columns, so its rank correlation with the distances of
+millions of pairs follows exactly from one sort of the groups of such pairs (`RankObjective.exact`).
+That is a staircase; smoothed, it has a gradient (`RankObjective.slope`), which leads uphill. The
+exact one has the last word.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import check_choice
 from mlem_core.base.numbers import nonnegative_quadratic
-from mlem_core.base.typing import FloatArray
-from mlem_core.pairs.ranks import score_patterns
-from mlem_core.pairs.terms import Columns
+from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.pairs.ranks import few_at_once, score_patterns
 
 CONSTRAINTS = ("metric", "none")
 # The kernel's half width goes from the first to the second share of the range of predictions.
@@ -39,12 +39,12 @@ class RankObjective:
     """ρ_a of n_problems predictions with as many sets of pairs.
 
     It is the mean of Spearman's ρ over random tie-breaks: ρ itself, with average ranks, rewards a
-    prediction for its ties and so leaves features out. The problems share their patterns; a pattern
+    prediction for its ties and so leaves features out. The problems share their groups; a group
     that a problem lacks has the count 0 there.
 
-    terms : (n_patterns, n_columns) see `mlem_core.pairs.terms.Columns.values`
-    counts : (n_problems, n_patterns) pairs that have each pattern
-    sums : (n_problems, n_patterns) sums of the centred average ranks of their distances
+    terms : (n_groups, n_columns) the columns of the pairs of each group, which are equal
+    counts : (n_problems, n_groups) pairs of each group
+    sums : (n_problems, n_groups) sums of the centred average ranks of their distances
     squares : (n_problems,) sums of the squares of those ranks
     """
 
@@ -61,12 +61,14 @@ class RankObjective:
 
     def exact(self, weights: FloatArray) -> FloatArray:
         """The objective (n_problems, n_tries) of weights (n_problems, n_tries, n_columns)."""
-        problems = zip(weights @ self.terms.T, self.counts, self.sums[:, None], strict=True)
-        scores = [
-            score_patterns(tries[None], counts, sums, np.ones(1)).rho_a
-            for tries, counts, sums in problems
-        ]
-        return np.concatenate(scores)
+        values = np.empty(weights.shape[:2])
+        one = np.ones(1)
+        for problem, (counts, sums) in enumerate(zip(self.counts, self.sums, strict=True)):
+            for tries in few_at_once(weights.shape[1], len(self.terms)):
+                predictions = weights[problem, tries] @ self.terms.T
+                score = score_patterns(predictions[None], counts, sums[None], one)
+                values[problem, tries] = score.rho_a[0]
+        return values
 
     def slope(self, weights: FloatArray, width: float) -> FloatArray:
         """Gradient of the objective with the steps of its staircase made smooth.
@@ -124,16 +126,21 @@ class RankObjective:
 
 @dataclass(frozen=True)
 class WeightForm:
-    """Map from free parameters to the weights of a metric.
+    """The symmetric matrix W of a metric, its weights, and the free parameters behind them.
+
+    Without interactions W is diagonal, and its weights are those of Δ_f². With them there are
+    F (F + 1) / 2: first those of Δ_f² of the F features, then those of 2 Δ_f Δ_g of every two, in
+    the order of `mlem_core.pairs.pair_columns.PairColumns`. A weight is an entry of W.
 
     Without interactions the parameters are the weights: at least 0 for a metric, any number for
     FR-RSA. With them a metric has W = L Lᵀ, the parameters are the lower triangle of L, and the
     softplus of those on its diagonal makes W positive definite.
 
-    Source: Jalouzot et al. 2024, appendix B (Cholesky), section 2.4 (FR-RSA).
+    Source: Jalouzot et al. 2024, appendix B (Cholesky), section 2.4 (FR-RSA), appendix D.
     """
 
-    columns: Columns
+    n_features: int
+    interactions: bool = False
     constraint: str = "metric"
 
     def __post_init__(self) -> None:
@@ -141,13 +148,54 @@ class WeightForm:
 
     @property
     def cholesky(self) -> bool:
-        return self.constraint == "metric" and self.columns.interactions
+        return self.constraint == "metric" and self.interactions
+
+    @cached_property
+    def first(self) -> IntArray:
+        """(n_columns,) the first feature of each weight."""
+        return self._features(0)
+
+    @cached_property
+    def second(self) -> IntArray:
+        """(n_columns,) the second feature; the same as the first for Δ_f²."""
+        return self._features(1)
+
+    def _features(self, side: int) -> IntArray:
+        alone = np.arange(self.n_features)
+        products = np.triu_indices(self.n_features, 1)[side]
+        return np.concatenate((alone, products)) if self.interactions else alone
+
+    @property
+    def n_columns(self) -> int:
+        return len(self.first)
+
+    @property
+    def times(self) -> FloatArray:
+        """(n_columns,) how often each weight stands in W."""
+        return np.where(self.first == self.second, 1.0, 2.0)
+
+    def matrix(self, weights: FloatArray) -> FloatArray:
+        """W (..., n_features, n_features) of weights (..., n_columns)."""
+        n = self.n_features
+        matrix = np.zeros((*weights.shape[:-1], n, n))
+        matrix[..., self.first, self.second] = weights
+        matrix[..., self.second, self.first] = weights
+        return matrix
+
+    def weights_of(self, matrix: FloatArray) -> FloatArray:
+        """(..., n_columns) weights of W (..., n_features, n_features)."""
+        return matrix[..., self.first, self.second]
+
+    def unit(self, weights: FloatArray) -> FloatArray:
+        """Weights (..., n_columns) scaled so that W has the Frobenius norm 1; zeros stay."""
+        norm = np.sqrt((weights**2 * self.times).sum(axis=-1, keepdims=True))
+        return weights / divisors(norm)
 
     def _lower(self, parameters: FloatArray) -> FloatArray:
-        n = len(self.columns.features)
+        n = self.n_features
         lower = np.zeros((*parameters.shape[:-1], n, n))
-        # Columns run over a <= b; the lower triangle has them the other way round.
-        lower[..., self.columns.second, self.columns.first] = parameters
+        # Weights run over a <= b; the lower triangle has them the other way round.
+        lower[..., self.second, self.first] = parameters
         lower[..., range(n), range(n)] = np.logaddexp(0.0, parameters[..., :n])
         return lower
 
@@ -155,19 +203,19 @@ class WeightForm:
         """Weights (..., n_columns) with Frobenius norm 1 of parameters (..., n_columns)."""
         if self.cholesky:
             lower = self._lower(parameters)
-            parameters = self.columns.weights(lower @ lower.swapaxes(-1, -2))
-        return self.columns.unit(parameters)
+            parameters = self.weights_of(lower @ lower.swapaxes(-1, -2))
+        return self.unit(parameters)
 
     def parameters(self, weights: FloatArray) -> FloatArray:
         """Parameters whose weights are these, or near them where they are no metric."""
-        weights = self.columns.unit(weights)
+        weights = self.unit(weights)
         if not self.cholesky:
             return self.settled(weights)
-        values, vectors = np.linalg.eigh(self.columns.matrix(weights))
+        values, vectors = np.linalg.eigh(self.matrix(weights))
         values = np.maximum(values, 1e-4)
         lower = np.linalg.cholesky((vectors * values[..., None, :]) @ vectors.swapaxes(-1, -2))
-        parameters = lower[..., self.columns.second, self.columns.first]
-        n = len(self.columns.features)
+        parameters = lower[..., self.second, self.first]
+        n = self.n_features
         # The inverse of the softplus.
         parameters[..., :n] += np.log(-np.expm1(-parameters[..., :n]))
         return parameters
@@ -178,7 +226,7 @@ class WeightForm:
             return parameters
         if self.constraint == "metric":
             parameters = np.maximum(parameters, 0.0)
-        return self.columns.unit(parameters)
+        return self.unit(parameters)
 
     def slope(self, parameters: FloatArray, weights: FloatArray, slope: FloatArray) -> FloatArray:
         """Gradient in the parameters, of a gradient in the weights (..., n_columns)."""
@@ -188,12 +236,12 @@ class WeightForm:
         slope = slope - along * weights
         if not self.cholesky:
             return slope
-        n = len(self.columns.features)
+        n = self.n_features
         lower = self._lower(parameters)
-        matrix = self.columns.matrix(slope)
+        matrix = self.matrix(slope)
         # The weight of a product stands twice in W.
         matrix[..., ~np.eye(n, dtype=bool)] /= 2
-        pulled: FloatArray = 2 * (matrix @ lower)[..., self.columns.second, self.columns.first]
+        pulled: FloatArray = 2 * (matrix @ lower)[..., self.second, self.first]
         pulled[..., :n] /= 1 + np.exp(-parameters[..., :n])
         return pulled
 
@@ -240,13 +288,13 @@ def polish(
 
     Steps grow where they help and shrink where they do not. A diagonal metric is first tried with
     each weight at 0, at sizes over four decades, and at the other weights: a small weight orders
-    what the others leave tied, and at equal weights patterns tie; a smoothed objective sees
+    what the others leave tied, and at equal weights groups tie; a smoothed objective sees
     neither. Parameters and result are (n_problems, n_columns).
     """
     parameters = shape.settled(parameters)
     value = objective.exact(shape.weights(parameters)[:, None])[:, 0]
     problems = np.arange(len(parameters))
-    diagonal = not shape.columns.interactions
+    diagonal = not shape.interactions
     grid = np.geomspace(1e-3, 1.5, 12)
     if shape.constraint == "none":
         grid = np.concatenate((-grid, grid))
@@ -284,27 +332,25 @@ def maximise(objective: RankObjective, shape: WeightForm) -> FloatArray:
     the two, and searches on around it. A term that does not vary in a problem, and every term where
     all distances are tied, has the weight 0.
 
-    `objective` is of n_problems problems, with the terms of `shape.columns`.
+    `objective` is of n_problems problems, with a column for each weight of `shape`.
 
     Returns (n_problems, n_columns) with Frobenius norm 1.
 
     Source: Jalouzot et al. 2024, section 2.1.2 (the objective; the search is ours).
     """
-    columns = shape.columns
     varies = objective.varies()
-    n_features = len(columns.features)
     equal = np.zeros(varies.shape)
-    equal[:, :n_features] = 1.0
+    equal[:, : shape.n_features] = 1.0
     regression = objective.least_squares(
-        nonnegative=shape.constraint == "metric" and not columns.interactions
+        nonnegative=shape.constraint == "metric" and not shape.interactions
     )
-    steps, rate = (300, 0.05) if columns.interactions else (120, 0.1)
+    steps, rate = (300, 0.05) if shape.interactions else (120, 0.1)
     climbed = [
         climb(objective, shape, shape.parameters(start * varies), steps, rate)
         for start in (regression, equal)
     ]
     best = better(*climbed[0], *climbed[1])[0]
-    best = polish(objective, shape, best, sweeps=2 if columns.interactions else 4)
+    best = polish(objective, shape, best, sweeps=2 if shape.interactions else 4)
     weights = shape.weights(best)
     weights = np.where(varies & (objective.squares > 0)[:, None], weights, 0.0)
-    return columns.unit(weights)
+    return shape.unit(weights)

@@ -20,13 +20,17 @@ from mlem_core.estimators.registry import Solution as Solution
 from mlem_core.estimators.registry import Solver
 from mlem_core.estimators.registry import held_out_scores as held_out_scores
 from mlem_core.estimators.ridge_solver import ALPHAS, BETAS, RidgeSolver
-from mlem_core.pairs.build import check_rows, pair_tables
+from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.pairs.columns import MISSING, FeatureColumn, feature_columns, resolved_columns
-from mlem_core.pairs.distances import PRECOMPUTED, SQUARED, distance_named, metrics
+from mlem_core.pairs.distances import (
+    PRECOMPUTED,
+    SQUARED,
+    distance_named,
+    metrics,
+    squared_distances,
+)
 from mlem_core.pairs.pair_columns import PairColumns
-from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.statistics import ComparedPairs, PairStatistics, pair_statistics
-from mlem_core.pairs.tables import PairTables
+from mlem_core.pairs.statistics import ComparedPairs, PairStatistics, check_rows, pair_statistics
 from mlem_core.pairs.terms import Columns
 
 _KINDS = {
@@ -170,24 +174,6 @@ class MetricModel(BaseEstimator):
         pairs = ComparedPairs.of(columns, folds, self.missing, interactions=interactions)
         return pair_statistics(pairs, [lambda: y], distance=self.distance, names=["y"])
 
-    def _tables(
-        self,
-        columns: Sequence[FeatureColumn],
-        y: NDArray[Any],
-        folds: IntArray | None = None,
-        train_ranks: bool = False,
-        interactions: bool = False,
-    ) -> PairTables:
-        if folds is None:
-            folds = np.zeros(len(y), dtype=np.int64)
-        return pair_tables(
-            PairIndex.build(columns, folds, self.missing),
-            [lambda: y],
-            distance=self.distance,
-            names=["y"],
-            train_ranks=train_ranks,
-        ).with_interactions(interactions)
-
 
 def matched(columns: Sequence[FeatureColumn], kinds: Mapping[str, str]) -> list[FeatureColumn]:
     """The features that a model was fitted with, by name and in the order of the fit.
@@ -261,7 +247,7 @@ def stimulus_groups(groups: Any, X: StimulusSet | pd.DataFrame) -> IntArray:
 
 
 class TableModel(Solver, MetricModel):
-    """A metric model that is fitted on pair tables; a subclass says how in `solve`.
+    """A metric model that is fitted on the statistics of pairs; a subclass says how in `solve`.
 
     `fit` is the same solver on all pairs of one layer as `cross_validate` for all layers at once.
     `mlem_core.estimators.registry` makes a model known by name.
@@ -290,16 +276,19 @@ class TableModel(Solver, MetricModel):
         self.check()
         columns, rows = self._given(X, y)
         folds = self.inner_folds(columns, stimulus_groups(groups, X))
-        tables: PairTables | PairStatistics
-        if isinstance(self, RidgeSolver):
-            tables = self._statistics(columns, rows, folds, self.interactions)
-        else:
-            ranks = self.needs_training_ranks and folds is not None
-            tables = self._tables(columns, rows, folds, ranks, self.interactions)
-        solution = self.solve(tables, [None])
+        statistics = self._statistics(columns, rows, folds, self.interactions)
+        training_pairs = None
+        if self.needs_pairs:
+            training_pairs = TrainingPairs.of(
+                statistics.columns,
+                statistics.moments.folds,
+                1,
+                lambda _: squared_distances(rows, self.distance, layer="y"),
+            )
+        solution = self.solve(statistics, [None], training_pairs)
         intercept = 0.0 if solution.intercept is None else float(solution.intercept[0, 0])
         value_names = tuple(column.names for column in columns)
-        terms = Columns(tables.features, self.interactions, value_names)
+        terms = Columns(statistics.features, self.interactions, value_names)
         self._keep(columns, terms, solution.coef[0, 0], intercept)
         if solution.alpha is not None:
             self.alpha_ = float(solution.alpha[0, 0])

@@ -23,6 +23,7 @@ from mlem_core.base.parameters import Registry
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.base.work import each, if_large
+from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.pairs.columns import AUTO
 from mlem_core.pairs.ranks import Score
 from mlem_core.pairs.scored_pairs import feature_ceilings
@@ -93,13 +94,23 @@ class Solver(ABC):
     """Metrics that are fitted on the statistics of pairs; a subclass says how in `solve`.
 
     `cross_validate` is what an analysis calls, for all of its layers at once.
+
+    needs_pairs : whether `solve` needs the pairs of the training sets
+        (`mlem_core.estimators.training_pairs.TrainingPairs`) beside their statistics
     """
+
+    needs_pairs: bool = False
 
     def check(self) -> None:  # noqa: B027 (most have nothing to check)
         """Raise InputError for a parameter that cannot be used, before anything is computed."""
 
     @abstractmethod
-    def solve(self, pairs: PairStatistics, left_out: Sequence[int | None]) -> Solution:
+    def solve(
+        self,
+        pairs: PairStatistics,
+        left_out: Sequence[int | None],
+        training_pairs: TrainingPairs | None = None,
+    ) -> Solution:
         """Fit every layer on several training sets.
 
         Parameters
@@ -108,6 +119,9 @@ class Solver(ABC):
             `missing` have had their effect
         left_out : for each training set the fold whose stimuli are in none of its pairs; None for
             all pairs
+        training_pairs : of the same layers and columns, where `needs_pairs`
+
+        Raises InputError: there are no training pairs where they are needed.
         """
 
     def refit(self, pairs: PairStatistics, held: Solution | None = None) -> FloatArray:
@@ -118,13 +132,15 @@ class Solver(ABC):
         self.check()
         return self.solve(pairs, range(pairs.n_folds)).coef
 
-    def cross_validate(self, pairs: PairStatistics) -> FoldFits:
+    def cross_validate(
+        self, pairs: PairStatistics, training_pairs: TrainingPairs | None = None
+    ) -> FoldFits:
         """Fit every layer once a fold, on the pairs that leave out the fold, and test it there.
 
-        Raises InputError: a parameter that cannot be used.
+        Raises InputError: a parameter that cannot be used; as `solve`.
         """
         self.check()
-        solution = self.solve(pairs, range(pairs.n_folds))
+        solution = self.solve(pairs, range(pairs.n_folds), training_pairs)
         return tested_fits(pairs, solution.coef, solution.alpha)
 
 

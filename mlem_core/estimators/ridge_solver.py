@@ -18,6 +18,7 @@ from mlem_core.estimators.ridge_of_moments import (
     penalty_matrices,
     value_weights,
 )
+from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.pairs.statistics import PairStatistics
 
 TARGETS = ("distance", "rank")
@@ -46,7 +47,12 @@ class RidgeSolver(Solver):
         check_numbers("alphas", self.alphas, 0, NOT_APART)
         check_numbers("betas", self.betas, 0, NOT_APART)
 
-    def solve(self, pairs: PairStatistics, left_out: Sequence[int | None]) -> Solution:
+    def solve(
+        self,
+        pairs: PairStatistics,
+        left_out: Sequence[int | None],
+        training_pairs: TrainingPairs | None = None,
+    ) -> Solution:
         """Fit every layer on several training sets, each with its own α (or β).
 
         As `mlem_core.estimators.ridge_of_moments.fit_ridge`, which raises too.

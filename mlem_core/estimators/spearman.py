@@ -1,13 +1,13 @@
-"""The metric of the highest rank correlation with the neural distances, found on pair tables.
+"""The metric of the highest rank correlation with the neural distances.
 
 The published recipe (`SoftRankMLEM`) is gradient ascent on a soft rank correlation of pairs that
-are drawn from the pair table. The pairs of a pattern have one prediction, so that the correlation
-depends on the mean of their ranks alone, which the table has.
+are drawn at random. Pairs with equal columns have one prediction, so that the correlation depends
+on the mean of their ranks alone (`mlem_core.estimators.training_pairs`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,55 +19,43 @@ from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.base.work import on_all_cores
 from mlem_core.estimators.ascent import CONSTRAINTS, RankObjective, WeightForm, maximise
 from mlem_core.estimators.base import Solution, TableModel
-from mlem_core.estimators.normal_equations import training_blocks
 from mlem_core.estimators.registry import check_installed, check_number
-from mlem_core.pairs.tables import PairTables
-from mlem_core.pairs.terms import Columns
+from mlem_core.estimators.training_pairs import TrainingPairs
+from mlem_core.pairs.statistics import PairStatistics
 
 if TYPE_CHECKING:
     import torch
 
 
-def training_sums(
-    tables: PairTables, layer: int, left_out: Sequence[int | None], *, ranked: bool = True
-) -> tuple[FloatArray, FloatArray]:
-    """Pairs of each pattern, and sums of what is fitted of them, on several training sets.
+def rank_objectives(
+    pairs: TrainingPairs, layer: int, left_out: Sequence[int | None]
+) -> Iterator[RankObjective]:
+    """The rank correlation of one layer on several training sets.
 
-    Ranks are those among the pairs that leave out the fold: held-out pairs have no part in them.
-
-    Parameters
-    ----------
-    layer : position of the layer in the tables
-    left_out : the fold that each training set leaves out, or None for all pairs
-    ranked : whether centred average ranks of the distances are fitted, or squared distances
-
-    Returns two arrays (n_sets, n_patterns). Raises InputError: the tables have no ranks among
-    training pairs.
+    Where pairs are grouped it is one objective of all sets; else one after the other, each of the
+    pairs of its set alone.
     """
-    n_patterns = len(tables.codes)
-    counts, sums = np.zeros((2, len(left_out), n_patterns))
-    sets = [() if fold is None else (fold,) for fold in left_out]
-    for k, (fold, blocks) in enumerate(zip(left_out, training_blocks(tables, sets), strict=True)):
-        at = np.flatnonzero(blocks[tables.cell_block])
-        pattern, fitted = tables.cell_pattern[at], tables.rank_sums[layer]
-        if not ranked:
-            fitted = tables.target_sums[layer]
-        elif fold is not None:
-            fitted = tables.training_ranks[layer, fold]
-        counts[k] = np.bincount(pattern, tables.counts[at], n_patterns)
-        sums[k] = np.bincount(pattern, fitted[at], n_patterns)
-    return counts, sums
+    sums = pairs.sums(layer, left_out)
+    if pairs.is_grouped:
+        yield RankObjective(pairs.values, *map(np.array, zip(*sums, strict=True)))
+        return
+    for of_set in sums:
+        trained = np.flatnonzero(of_set.counts)
+        yield RankObjective(
+            pairs.values[trained],
+            of_set.counts[None, trained],
+            of_set.sums[None, trained],
+            np.array([of_set.squares]),
+        )
 
 
-def training_objective(
-    tables: PairTables, layer: int, left_out: Sequence[int | None]
-) -> RankObjective:
-    """The rank correlation of one layer on several training sets, see `training_sums`."""
-    squares = np.full(len(left_out), tables.rank_squares[layer])
-    for k, fold in enumerate(left_out):
-        if fold is not None and tables.train_squares is not None:
-            squares[k] = tables.train_squares[layer, fold]
-    return RankObjective(tables.terms.dense, *training_sums(tables, layer, left_out), squares)
+def _checked(training_pairs: TrainingPairs | None) -> TrainingPairs:
+    if training_pairs is None:
+        raise InputError(
+            "a rank correlation does not follow from the statistics of pairs; this estimator needs "
+            "the pairs of its training sets too."
+        )
+    return training_pairs
 
 
 class SpearmanMLEM(TableModel):
@@ -75,8 +63,9 @@ class SpearmanMLEM(TableModel):
 
     Predicts the squared neural distance of two stimuli, up to a monotone function, as Δᵀ W Δ, where
     Δ are their distances on the features. W is diagonal with entries of at least 0; with
-    interactions it is symmetric positive definite. Its Frobenius norm is 1. The search is on the
-    pair table, where the objective is exact, and has no randomness;
+    interactions it is symmetric positive definite. Its Frobenius norm is 1. The search has no
+    randomness but for the sample of pairs where there are many
+    (`mlem_core.estimators.training_pairs.TrainingPairs`), on which the objective is exact;
     `mlem_core.estimators.spearman.SoftRankMLEM` is the published recipe.
 
     Parameters
@@ -96,20 +85,28 @@ class SpearmanMLEM(TableModel):
     """
 
     _constraint = "metric"
-    needs_training_ranks = True
+    needs_pairs = True
 
-    def solve(self, tables: PairTables, left_out: Sequence[int | None]) -> Solution:
+    def solve(
+        self,
+        pairs: PairStatistics,
+        left_out: Sequence[int | None],
+        training_pairs: TrainingPairs | None = None,
+    ) -> Solution:
         """Search for the metric of each layer and training set.
 
-        A layer's training sets are searched side by side; layers are independent of one another,
-        so that a layer's result does not depend on which others are there.
+        Layers are independent of one another, so that a layer's result does not depend on which
+        others are there.
         """
-        shape = WeightForm(tables.columns, self._constraint)
+        training = _checked(training_pairs)
+        columns = training.columns
+        shape = WeightForm(len(columns.features), columns.interactions, self._constraint)
 
-        def one(layer: int) -> FloatArray:
-            return maximise(training_objective(tables, layer, left_out), shape)
+        def solve_layer(layer: int) -> FloatArray:
+            objectives = rank_objectives(training, layer, left_out)
+            return np.concatenate([maximise(objective, shape) for objective in objectives])
 
-        return Solution(np.stack(on_all_cores(one, range(tables.n_layers))))
+        return Solution(np.stack(on_all_cores(solve_layer, range(training.n_layers))))
 
 
 class FRRSA(SpearmanMLEM):
@@ -144,7 +141,7 @@ MAX_STEPS, PATIENCE = 1_000, 50
 class Cells:
     """Pairs to draw from, in cells: those of a cell have the same terms.
 
-    terms : (n_patterns, n_columns) see `mlem_core.pairs.terms.Columns.values`
+    terms : (n_patterns, n_columns) the columns of the pairs of each pattern
     pattern : (n_cells,) the pattern of each cell
     counts : (n_cells,) its pairs
     target : (n_cells,) the mean of what is to be predicted of them
@@ -265,11 +262,11 @@ def ascend(
     import torch
     import torchsort
 
-    columns, low = shape.columns, cells.target.min()
+    low = cells.target.min()
     target = (cells.target - low) / ((cells.target.max() - low) or 1.0)
     size = batch_size or stable_batch_size(cells, seed=seed)
     rng = np.random.default_rng(seed)
-    start = rng.uniform(-1.0, 1.0, len(columns)) / len(columns.features) ** 0.5
+    start = rng.uniform(-1.0, 1.0, shape.n_columns) / shape.n_features**0.5
     parameters = torch.tensor(start, dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.Adam([parameters], lr=RATE)
     weights_of = _weights_function(shape)
@@ -300,7 +297,7 @@ def ascend(
 class SoftRankMLEM(TableModel):
     """The metric of `SpearmanMLEM` or `FRRSA`, found by the published recipe.
 
-    It draws the pairs of its batches from the pair table, and needs torch and torchsort.
+    It draws the pairs of its batches from those of `TrainingPairs`, and needs torch and torchsort.
 
     Parameters
     ----------
@@ -340,9 +337,7 @@ class SoftRankMLEM(TableModel):
         self.missing = missing
         self.random_state = random_state
 
-    @property
-    def needs_training_ranks(self) -> bool:
-        return self.strength is None
+    needs_pairs = True
 
     def check(self) -> None:
         """Raise InputError for a parameter that cannot be used, before anything is computed."""
@@ -360,41 +355,48 @@ class SoftRankMLEM(TableModel):
                 "least 0, None or a generator."
             ) from None
 
-    def ascent(self, cells: Cells, columns: Columns) -> Ascent:
+    def ascent(self, cells: Cells, n_features: int, interactions: bool) -> Ascent:
         """The training on batches that are drawn from some cells."""
-        shape = WeightForm(columns, self.constraint)
+        shape = WeightForm(n_features, interactions, self.constraint)
         return ascend(cells, shape, self.strength, self.batch_size, self.random_state)
 
-    def solve(self, tables: PairTables, left_out: Sequence[int | None]) -> Solution:
-        """Train on the cells of each layer and training set, layers side by side."""
+    def solve(
+        self,
+        pairs: PairStatistics,
+        left_out: Sequence[int | None],
+        training_pairs: TrainingPairs | None = None,
+    ) -> Solution:
+        """Train on the pairs of each layer and training set, layers side by side."""
+        training = _checked(training_pairs)
+        columns = training.columns
 
-        def one(layer: int) -> FloatArray:
-            both = training_sums(tables, layer, left_out, ranked=self.strength is None)
-            found = []
-            for counts, sums in zip(*both, strict=True):
-                there = np.flatnonzero(counts)
-                cells = Cells(tables.terms.dense, there, counts[there], sums[there] / counts[there])
-                found.append(self.ascent(cells, tables.columns).weights)
-            return np.stack(found)
+        def solve_layer(layer: int) -> FloatArray:
+            weights = []
+            for of_set in training.sums(layer, left_out, ranked=self.strength is None):
+                trained = np.flatnonzero(of_set.counts)
+                counts = of_set.counts[trained]
+                cells = Cells(training.values, trained, counts, of_set.sums[trained] / counts)
+                ascent = self.ascent(cells, len(columns.features), columns.interactions)
+                weights.append(ascent.weights)
+            return np.stack(weights)
 
-        return Solution(np.stack(on_all_cores(one, range(tables.n_layers))))
+        return Solution(np.stack(on_all_cores(solve_layer, range(training.n_layers))))
 
 
 def _weights_function(shape: WeightForm) -> Any:
     """Parameters (n_columns,) to weights (n_columns,) of norm 1, in torch."""
     import torch
 
-    columns = shape.columns
-    n = len(columns.features)
-    first, second = torch.from_numpy(columns.first), torch.from_numpy(columns.second)
-    times = torch.where(first == second, 1.0, 2.0).double()
+    n = shape.n_features
+    first, second = torch.from_numpy(shape.first), torch.from_numpy(shape.second)
+    times = torch.from_numpy(shape.times)
 
     def weights(parameters: torch.Tensor) -> torch.Tensor:
         free = parameters
         if shape.constraint == "metric":
             diagonal = torch.nn.functional.softplus(parameters[:n])
             free = diagonal**2
-            if columns.interactions:
+            if shape.interactions:
                 lower = torch.diag(diagonal).index_put((second[n:], first[n:]), parameters[n:])
                 free = (lower @ lower.T)[first, second]
         return free / (free**2 * times).sum().sqrt()

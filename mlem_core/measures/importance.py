@@ -32,6 +32,7 @@ from mlem_core.estimators.registry import (
     estimator_named,
     tested_fits,
 )
+from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.measures.similarity import correlations_of_predictions
 from mlem_core.pairs.grouping import group_rows, sums_by
 from mlem_core.pairs.ranks import score_patterns
@@ -146,7 +147,10 @@ def mean_scores(
 
 
 def fitted(
-    pairs: PairStatistics, estimator: str = "ridge", held: Solution | None = None
+    pairs: PairStatistics,
+    estimator: str = "ridge",
+    held: Solution | None = None,
+    training_pairs: TrainingPairs | None = None,
 ) -> tuple[FoldFits, FloatArray]:
     """The fits and importances of all layers: what a redraw of the profiles needs.
 
@@ -155,6 +159,7 @@ def fitted(
     pairs : statistics of n_layers layers
     estimator : name, see `mlem_core.estimators.registry`
     held : as in `mlem_core.estimators.registry.Solver.refit`
+    training_pairs : as in `mlem_core.estimators.registry.Solver.solve`
 
     Raises InputError: an unknown estimator, or one that cannot resolve features by value where
     these pairs do.
@@ -162,7 +167,7 @@ def fitted(
     check_values(estimator, pairs.resolved, pairs.interactions)
     model = estimator_named(estimator).model()
     if held is None:
-        fits = model.cross_validate(pairs)
+        fits = model.cross_validate(pairs, training_pairs)
     else:
         fits = tested_fits(pairs, model.refit(pairs, held))
     return fits, permutation_importance(pairs.tests, fits.weights).drop

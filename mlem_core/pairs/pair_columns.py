@@ -30,6 +30,8 @@ from mlem_core.pairs.terms import term_names
 
 # More columns than this are refused: their moments would not fit into the memory of a laptop.
 MAX_COLUMNS = 1_000
+# Terms of so many pairs are multiplied at once.
+AT_ONCE = 2**20
 
 
 def number_of_columns(columns: Sequence[FeatureColumn], interactions: bool = False) -> int:
@@ -320,12 +322,17 @@ class PairColumns:
 
     def of_pairs(self, first: IntArray, second: IntArray) -> FloatArray:
         """(n_pairs, n_columns) values of all columns for pairs of stimuli."""
-        found = np.zeros((len(first), len(self.names)))
-        products = self.basis[first][:, self.left] * self.basis[second][:, self.right]
-        found[:, self.product_columns] = self.sum_terms(products)
+        values = np.zeros((len(first), len(self.names)))
+        # In parts, since there may be several terms a column.
+        step = max(1, AT_ONCE // max(1, len(self.column)))
+        for start in range(0, len(first), step):
+            part = slice(start, start + step)
+            left, right = self.basis[first[part]], self.basis[second[part]]
+            products = left[:, self.left] * right[:, self.right]
+            values[part, self.product_columns] = self.sum_terms(products)
         for number, column in self.pairwise.items():
-            found[:, number] = column.of_pairs(first, second)
-        return found
+            values[:, number] = column.of_pairs(first, second)
+        return values
 
     def coefficients(self, weights: FloatArray) -> FloatArray:
         """(..., n_basis, n_basis) C with Σ_c w_c z_c(i, j) = φ(i) C φ(j), of sums of products.

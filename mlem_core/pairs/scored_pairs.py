@@ -24,6 +24,8 @@ from mlem_core.pairs.ranks import Score, few_at_once, pair_ranks, score_patterns
 GROUPED = 0.25
 # ... and permuting a part of the columns combines at most so many rows of others with its own.
 MOST_COMBINATIONS = 2**22
+# Values of pairs are read from a square of all stimuli where that has at most so many for each.
+MOST_SQUARES = 4
 # Columns of so many pairs and columns are held at once; of more, predictions are made from the
 # basis.
 MOST_VALUES = 2**24
@@ -200,13 +202,13 @@ def feature_ceilings(tests: ScoredPairs) -> FloatArray:
     by_row = np.concatenate(sums, axis=1)
     total_counts, total_sums = sums_by(group, counts[None])[0], sums_by(group, by_row)
     ceilings = np.zeros((n_layers, len(sizes)))
-    for fold in range(len(sizes)):
-        inside = fold_of == fold
+    for number in range(len(sizes)):
+        inside = fold_of == number
         others = total_counts[group[inside]] - counts[inside]
         rest = total_sums[:, group[inside]] - by_row[:, inside]
         means = np.divide(rest, others, out=np.zeros_like(rest), where=others > 0)
         explained = (means * by_row[:, inside]).sum(axis=1) / max(counts[inside].sum(), 1.0)
-        ceilings[:, fold] = np.sqrt(np.maximum(explained, 0.0))
+        ceilings[:, number] = np.sqrt(np.maximum(explained, 0.0))
     return ceilings
 
 
@@ -256,8 +258,8 @@ def group_pairs(
     weights = np.random.default_rng(0).uniform(1.0, 2.0, len(columns))
     codes = np.empty((len(first), len(columns.parts)), dtype=np.int64)
     for part in range(len(columns.parts)):
-        own = np.where(columns.part == part, weights, 0.0)
-        values = columns.predictions(own[None], stimuli)[0][first, second]
+        of_part = np.where(columns.part == part, weights, 0.0)
+        values = _weighted_sums(columns, of_part, stimuli, first, second)
         distinct, codes[:, part] = np.unique(np.round(values, DIGITS), return_inverse=True)
         if len(distinct) > limit:
             return None
@@ -270,6 +272,25 @@ def group_pairs(
         if len(rest) * (own.max() + 1) > MOST_COMBINATIONS:
             return None
     return PairGroups(group, representative, codes)
+
+
+def _weighted_sums(
+    columns: PairColumns, weights: FloatArray, stimuli: IntArray, first: IntArray, second: IntArray
+) -> FloatArray:
+    """(n_pairs,) weighted sums of the columns, most of whose weights (n_columns,) are 0."""
+    if len(stimuli) ** 2 <= MOST_SQUARES * len(first):
+        square: FloatArray = columns.predictions(weights[None], stimuli)[0]
+        return square[first, second]
+    # Few of many pairs: not all of them are looked at.
+    members = np.union1d(
+        *(of[weights > 0] for of in (columns.first_feature, columns.second_feature))
+    )
+    chosen = columns.of_features(members.tolist())
+    sums = np.empty(len(first))
+    for part in few_at_once(len(first), len(chosen.columns)):
+        values = chosen.columns.of_pairs(stimuli[first[part]], stimuli[second[part]])
+        sums[part] = values @ weights[chosen.numbers]
+    return sums
 
 
 @dataclass(frozen=True)

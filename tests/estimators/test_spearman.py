@@ -8,63 +8,185 @@ import pandas as pd
 import pytest
 import torch
 import torchsort
-from inputs import random_case, refused
+from inputs import refused
 from scipy.stats import rankdata, spearmanr
 from sklearn.base import clone
 from sklearn.datasets import make_spd_matrix
 
 from mlem_core import FRRSA, AnalysisSpec, RidgeMLEM, SoftRankMLEM, SpearmanMLEM
+from mlem_core.data.folds import fold_pairs
+from mlem_core.estimators import training_pairs
 from mlem_core.estimators.ascent import RankObjective, WeightForm, maximise
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.estimators.spearman import (
     Cells,
     _soft_spearman,
+    rank_objectives,
     spacing,
     stable_batch_size,
-    training_objective,
 )
+from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.measures.importance import permutation_importance
-from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.terms import Columns
+from mlem_core.pairs.designs import PairDesign, places_of
+from mlem_core.pairs.distances import squared_distances
+from mlem_core.pairs.pair_columns import PairColumns
+from mlem_core.pairs.statistics import ComparedPairs, pair_statistics
 from validation.simulations import pair_cells
 
 N = 75
 
 
-@pytest.fixture(scope="module")
-def case():
-    return random_case(N, 2, train_ranks=True)
+def features_of(n, grouped):
+    """Features of n stimuli, whose pairs are grouped or not."""
+    features = explicit.random_features(n)
+    if grouped:
+        return features[["kind", "gender"]]
+    return features.assign(frequency=np.random.default_rng(1).random(n))
+
+
+def pairs_of(features, layers, folds, interactions=False, **more):
+    columns = PairColumns.of(feature_columns(features), interactions=interactions)
+    return TrainingPairs.of(
+        columns, folds, len(layers), lambda layer: explicit.squared(layers[layer]), **more
+    )
+
+
+def objective_of(pairs, layer, left_out, weights):
+    """The objective of weights (n_columns,) on each training set."""
+    objectives = list(rank_objectives(pairs, layer, left_out))
+    assert len(objectives) == (1 if pairs.is_grouped else len(left_out))
+    tries = [np.broadcast_to(weights, (len(own.sums), 1, len(weights))) for own in objectives]
+    scores = [own.exact(of)[:, 0] for own, of in zip(objectives, tries, strict=True)]
+    return np.concatenate(scores)
+
+
+@pytest.fixture(params=["one by one", "grouped"])
+def training(request):
+    """Pairs to train on with interactions or without, and what they are made of."""
+
+    def make(interactions):
+        features = features_of(N, grouped=request.param == "grouped")
+        folds = explicit.random_folds(N)
+        layers = [explicit.random_layer(explicit.random_features(N), seed) for seed in range(2)]
+        pairs = pairs_of(features, layers, folds, interactions)
+        assert pairs.is_grouped == (request.param == "grouped")
+        return folds, layers, pairs, features
+
+    return make
 
 
 @pytest.mark.parametrize("interactions", [False, True])
-def test_objective_is_the_correlation_on_the_training_pairs(case, interactions):
-    folds, layers, tables, distances = case
+def test_objective_is_the_correlation_on_the_training_pairs(training, interactions):
+    folds, layers, pairs, features = training(interactions)
+    distances = explicit.feature_distances(features)
     x = explicit.products(distances) if interactions else distances**2
     weights = np.random.default_rng(0).random(x.shape[1])
-    tables = tables.with_interactions(interactions)
-    objective = training_objective(tables, 1, range(tables.n_folds))
-    found = objective.exact(np.broadcast_to(weights, (5, 1, len(weights))))[:, 0]
+    found = objective_of(pairs, 1, [*range(5), None], weights)
     target, score = explicit.squared(layers[1]), explicit.rho_a
     for k in range(5):
         use = explicit.training(folds, k)
         assert found[k] == pytest.approx(score(x[use] @ weights, target[use]), abs=1e-9)
-    whole = training_objective(tables, 1, [None]).exact(weights[None, None])
-    assert whole[0, 0] == pytest.approx(score(x @ weights, target), abs=1e-9)
+    assert found[5] == pytest.approx(score(x @ weights, target), abs=1e-9)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_sums_are_those_of_the_explicit_training_pairs(grouped):
+    """Also with folds over both sentences and words, between which some stimuli stand."""
+    features = features_of(40, grouped)
+    layers = [explicit.random_layer(explicit.random_features(40), 3)]
+    folds = np.random.default_rng(0).integers(-3, 3, 40)
+    pairs = pairs_of(features, layers, folds)
+    target = explicit.squared(layers[0])
+    of_folds = fold_pairs(folds)
+    for ranked in (True, False):
+        for fold, own in enumerate(pairs.sums(0, range(3), ranked=ranked)):
+            use = explicit.training(of_folds, fold)
+            fitted = target[use]
+            if ranked:
+                fitted = rankdata(fitted) - (len(fitted) + 1) / 2
+            group = pairs.group[use]
+            for g, (count, total) in enumerate(zip(own.counts, own.sums, strict=True)):
+                assert count == (group == g).sum()
+                assert total == pytest.approx(fitted[group == g].sum())
+            assert own.squares == pytest.approx((fitted**2).sum())
+    x = explicit.feature_distances(features) ** 2
+    np.testing.assert_allclose(pairs.values[pairs.group], x, atol=1e-12)
+
+
+def test_of_many_pairs_a_sample_is_trained_on(monkeypatch):
+    n = 200
+    features = features_of(n, grouped=False)
+    layers = [explicit.random_layer(features, 1)]
+    folds = explicit.random_folds(n)
+    everything = pairs_of(features, layers, folds)
+    fitted = SpearmanMLEM().solve(None, [None], everything).coef
+    monkeypatch.setattr(training_pairs, "MOST_PAIRS", 10_000)
+    monkeypatch.setattr(training_pairs, "SAMPLED", 6_000)
+    sample = pairs_of(features, layers, folds)
+    assert 5_000 < len(sample.first) <= 6_000 and not sample.is_grouped
+    np.testing.assert_array_equal(sample.distances(0), everything.distances(0)[sample.places])
+    np.testing.assert_array_equal(sample.values, everything.values[sample.places])
+    again = pairs_of(features, layers, folds)
+    np.testing.assert_array_equal(sample.places, again.places)
+    of_sample = SpearmanMLEM().solve(None, [None], sample).coef
+    best, reached = (
+        objective_of(everything, 0, [None], coef[0, 0])[0] for coef in (fitted, of_sample)
+    )
+    assert best - 0.01 < reached <= best
+    # Few distinct rows of columns are grouped, however many pairs there are, up to a point.
+    few = features_of(n, grouped=True)
+    assert len(pairs_of(few, layers, folds).first) == n * (n - 1) / 2
+    monkeypatch.setattr(training_pairs, "MOST_GROUPED", 10_000)
+    grouped = pairs_of(few, layers, folds)
+    assert grouped.is_grouped and len(grouped.first) <= 6_000
+    expected = explicit.feature_distances(few)[grouped.places] ** 2
+    np.testing.assert_allclose(grouped.values[grouped.group], expected)
+
+
+def test_some_of_the_pairs_are_those_of_the_design(monkeypatch):
+    n = 60
+    features, folds = explicit.random_features(n), explicit.random_folds(n)
+    rows = explicit.random_layer(features, 1)
+    design = PairDesign.of(folds, 600)
+    first, second = design.ends(np.arange(design.n_pairs))
+    x = explicit.feature_distances(features) ** 2
+    target = ((rows[first].astype(float) - rows[second]) ** 2).sum(axis=1)
+    columns = PairColumns.of(feature_columns(features[["kind", "gender"]]))
+    pairs = TrainingPairs.of(columns, folds, 1, lambda _: target, design)
+    assert pairs.is_grouped
+    places = places_of(first, second, n)
+    np.testing.assert_allclose(pairs.values[pairs.group], x[places][:, [0, 2]], atol=1e-12)
+    found = objective_of(pairs, 0, [0], np.array([1.0, 0.5]))
+    use = (folds[first] != 0) & (folds[second] != 0)
+    predicted = x[places][:, [0, 2]] @ [1.0, 0.5]
+    assert found[0] == pytest.approx(explicit.rho_a(predicted[use], target[use]), abs=1e-9)
+
+
+def statistics_of(features, layers, folds, interactions, **more):
+    compared = ComparedPairs.of(feature_columns(features), folds, interactions=interactions)
+    return pair_statistics(compared, [lambda layer=layer: layer for layer in layers], **more)
 
 
 @pytest.mark.parametrize("interactions", [False, True])
-def test_training_beats_ridge_and_is_scored_on_held_out_pairs(case, interactions):
-    folds, layers, tables, distances = case
+def test_training_beats_ridge_and_is_scored_on_held_out_pairs(interactions):
+    features, folds = explicit.random_features(N), explicit.random_folds(N)
+    layers = [explicit.random_layer(features, seed) for seed in range(2)]
+    pairs = pairs_of(features, layers, folds, interactions)
+    distances = explicit.feature_distances(features)
     x = explicit.products(distances) if interactions else distances**2
-    tables = tables.with_interactions(interactions)
-    fits = SpearmanMLEM().cross_validate(tables)
-    ridge = RidgeMLEM().cross_validate(tables)
+    statistics = statistics_of(features, layers, folds, interactions)
+    with refused("training sets"):
+        SpearmanMLEM().cross_validate(statistics)
+    fits = SpearmanMLEM().cross_validate(statistics, pairs)
+    ridge = RidgeMLEM().cross_validate(statistics)
     for layer, rows in enumerate(layers):
-        objective = training_objective(tables, layer, range(tables.n_folds))
-        found = objective.exact(fits.weights[layer][:, None])[:, 0]
-        assert (found > objective.exact(ridge.weights[layer][:, None])[:, 0] - 1e-9).all()
+        for fold in range(5):
+            best, plain = (
+                objective_of(pairs, layer, [fold], own.weights[layer, fold])[0]
+                for own in (fits, ridge)
+            )
+            assert best > plain - 1e-9
         target = explicit.squared(rows)
         for k in range(5):
             test = explicit.held_out(folds, k)
@@ -74,12 +196,15 @@ def test_training_beats_ridge_and_is_scored_on_held_out_pairs(case, interactions
 
 
 @pytest.mark.parametrize("constraint", ["metric", "none"])
-def test_importance_of_interactions_equals_monte_carlo(case, constraint):
-    folds, layers, tables, distances = case
-    tables = tables.with_interactions()
-    fits = {"metric": SpearmanMLEM, "none": FRRSA}[constraint]().cross_validate(tables)
+def test_importance_of_interactions_equals_monte_carlo(constraint):
+    features, folds = explicit.random_features(N), explicit.random_folds(N)
+    layers = [explicit.random_layer(features)]
+    distances = explicit.feature_distances(features)
+    statistics = statistics_of(features, layers, folds, True)
+    pairs = pairs_of(features, layers, folds, True)
+    fits = {"metric": SpearmanMLEM, "none": FRRSA}[constraint]().cross_validate(statistics, pairs)
     fold = 1
-    exact = permutation_importance(tables, fits.weights)[0, fold]
+    exact = permutation_importance(statistics.tests, fits.weights).drop[0, fold]
     test = explicit.held_out(folds, fold)
     x, target = explicit.products(distances)[test], explicit.squared(layers[0])[test]
     drops = [
@@ -108,11 +233,11 @@ def test_fr_rsa_finds_a_negative_weight():
 NAMES = ("a", "b", "c")
 
 
-def problems(columns, truth, noise=0.0, n_problems=2, n_pairs=4000, seed=0):
-    """Pairs with few distinct patterns, and the objective that their table gives."""
+def problems(shape, truth, noise=0.0, n_problems=2, n_pairs=4000, seed=0):
+    """Pairs with few distinct rows of columns, and their objective."""
     rng = np.random.default_rng(seed)
-    possible = rng.integers(0, 6, (150, len(columns.features))) / 5
-    terms = columns.values(possible)
+    possible = rng.integers(0, 6, (150, shape.n_features)) / 5
+    terms = explicit.products(possible) if shape.interactions else possible**2
     counts, sums, squares = (np.zeros((n_problems, *s)) for s in ((150,), (150,), ()))
     pairs = []
     for k in range(n_problems):
@@ -127,7 +252,7 @@ def problems(columns, truth, noise=0.0, n_problems=2, n_pairs=4000, seed=0):
 
 
 def test_slope_is_the_gradient_of_the_objective_over_a_window():
-    objective, _ = problems(Columns(NAMES), np.array([1.0, 0.5, 0.2]), 5.0)
+    objective, _ = problems(WeightForm(3), np.array([1.0, 0.5, 0.2]), 5.0)
     weights = np.array([[0.5, 0.5, 0.4], [0.9, 0.1, 0.3]])
     width = 0.1
     n, total = objective.counts, objective.counts.sum(axis=-1)
@@ -149,39 +274,38 @@ def test_slope_is_the_gradient_of_the_objective_over_a_window():
 
 
 def test_maximum_of_two_features_is_the_best_of_all_angles():
-    columns = Columns(("a", "b"))
-    objective, _ = problems(columns, np.array([1.0, 0.3]), noise=20.0)
+    shape = WeightForm(2)
+    objective, _ = problems(shape, np.array([1.0, 0.3]), noise=20.0)
     angle = np.linspace(0, np.pi / 2, 5001)
     every = np.stack((np.cos(angle), np.sin(angle)), axis=1)
     best = objective.exact(np.stack([every, every])).max(axis=1)
-    found = objective.exact(maximise(objective, WeightForm(columns))[:, None])[:, 0]
+    found = objective.exact(maximise(objective, shape)[:, None])[:, 0]
     np.testing.assert_allclose(found, best, atol=2e-5)
 
 
 def test_a_metric_is_positive_definite_and_fr_rsa_need_not_be():
-    columns = Columns(NAMES, interactions=True)
+    shapes = [WeightForm(3, True, constraint) for constraint in ("metric", "none")]
     w = np.array([[1.0, 0.9, 0.0], [0.9, 0.1, 0.3], [0.0, 0.3, 0.4]])
     assert np.linalg.eigvalsh(w).min() < -0.1
-    objective, _ = problems(columns, columns.weights(w))
-    metric, free = (maximise(objective, WeightForm(columns, c)) for c in ("metric", "none"))
-    assert np.linalg.eigvalsh(columns.matrix(metric)).min() > 0
-    assert np.linalg.eigvalsh(columns.matrix(free)).min() < -0.05
+    objective, _ = problems(shapes[0], shapes[0].weights_of(w))
+    metric, free = (maximise(objective, shape) for shape in shapes)
+    assert np.linalg.eigvalsh(shapes[0].matrix(metric)).min() > 0
+    assert np.linalg.eigvalsh(shapes[0].matrix(free)).min() < -0.05
     best = [objective.exact(found[:, None]).min() for found in (metric, free)]
     assert best[1] > best[0] + 0.001
 
 
 def test_terms_that_do_not_vary_and_tied_distances_have_no_weight():
-    columns = Columns(NAMES)
-    objective, _ = problems(columns, np.array([1.0, 0.5, 0.2]))
+    objective, _ = problems(WeightForm(3), np.array([1.0, 0.5, 0.2]))
     objective.terms[:, 1] = 0.0
     objective.sums[1], objective.squares[1] = 0.0, 0.0
-    found = maximise(objective, WeightForm(columns))
+    found = maximise(objective, WeightForm(3))
     assert (found[:, 1] == 0).all() and not found[1].any()
     assert np.linalg.norm(found[0]) == pytest.approx(1)
 
 
 def test_exact_objective_equals_the_explicit_pairs():
-    objective, pairs = problems(Columns(NAMES), np.array([1.0, 0.5, 0.2]), 5.0)
+    objective, pairs = problems(WeightForm(3), np.array([1.0, 0.5, 0.2]), 5.0)
     tries = np.random.default_rng(1).random((2, 4, 3))
     # Weights that are equal or zero tie patterns.
     tries[:, 1, 2], tries[:, 2, 0], tries[:, 3] = 0.0, tries[:, 2, 1], 0.0
@@ -197,15 +321,14 @@ def test_exact_objective_equals_the_explicit_pairs():
 @pytest.mark.parametrize("constraint", ["metric", "none"])
 @pytest.mark.parametrize("interactions", [False, True])
 def test_planted_truth_is_recovered_from_distorted_distances(interactions, constraint):
-    columns = Columns(NAMES, interactions)
+    shape = WeightForm(3, interactions, constraint)
     w = make_spd_matrix(3, random_state=1) if interactions else np.diag([1.0, 0.5, 0.2])
-    truth = columns.unit(columns.weights(w))
-    shape = WeightForm(columns, constraint)
-    objective, _ = problems(columns, truth)
+    truth = shape.unit(shape.weights_of(w))
+    objective, _ = problems(shape, truth)
     found = maximise(objective, shape)
-    assert np.linalg.norm(columns.matrix(found - truth), axis=(1, 2)).max() < 0.05
-    np.testing.assert_allclose(np.linalg.norm(columns.matrix(found), axis=(1, 2)), 1)
-    ceiling = objective.exact(np.broadcast_to(truth, (2, 1, len(columns))))[:, 0]
+    assert np.linalg.norm(shape.matrix(found - truth), axis=(1, 2)).max() < 0.05
+    np.testing.assert_allclose(np.linalg.norm(shape.matrix(found), axis=(1, 2)), 1)
+    ceiling = objective.exact(np.broadcast_to(truth, (2, 1, shape.n_columns)))[:, 0]
     assert (objective.exact(found[:, None])[:, 0] > ceiling - 2e-4).all()
 
 
@@ -213,8 +336,8 @@ def soft_rank(values, strength):
     return torchsort.soft_rank(torch.tensor(values)[None], regularization_strength=strength)[0]
 
 
-def index_of(features):
-    return PairIndex.build(feature_columns(features), np.zeros(len(features), dtype=np.int64))
+def columns_of(features, interactions=False):
+    return PairColumns.of(feature_columns(features), interactions=interactions)
 
 
 def test_cells_are_drawn_as_often_as_they_have_pairs():
@@ -227,7 +350,7 @@ def test_cells_are_drawn_as_often_as_they_have_pairs():
 def test_batch_size_is_where_correlations_of_the_terms_are_stable():
     rng = np.random.default_rng(0)
     features = pd.DataFrame(rng.choice(["x", "y"], (400, 3)), columns=list("abc"))
-    cells = pair_cells(index_of(features), rng.random((400, 2)), Columns(("a", "b", "c")))
+    cells = pair_cells(columns_of(features), rng.random((400, 2)))
     size = stable_batch_size(cells)
     # The standard deviation of a correlation near 0 is 1 / √n: 10,000 pairs for 0.01.
     assert 5_000 < size < 25_000
@@ -280,22 +403,25 @@ def test_planted_metric_comes_near(planted, constraint):
         assert np.linalg.eigvalsh(model.W_).min() > 0
     np.testing.assert_array_equal(model.coef_, clone(model).fit(features, matrix).coef_)
     # As published, pair by pair.
-    terms = Columns(("a", "b", "c"), interactions=True)
-    cells = pair_cells(index_of(features), matrix, terms, "precomputed", ranked=True)
-    ascent = model.ascent(cells, terms)
-    assert np.linalg.norm(terms.matrix(ascent.weights) - w) < 0.15 and 50 < ascent.n_steps < 1000
+    cells = pair_cells(columns_of(features, True), matrix, "precomputed", ranked=True)
+    ascent = model.ascent(cells, 3, True)
+    assert np.linalg.norm(WeightForm(3, True).matrix(ascent.weights) - w) < 0.15
+    assert 50 < ascent.n_steps < 1000
 
 
 @pytest.mark.parametrize(("name", "near"), [("spearman", 0.02), ("soft-rank", 0.15)])
 def test_a_planted_metric_comes_back_with_interactions(planted, name, near):
     features, matrix, w = planted
-    index = PairIndex.build(feature_columns(features), explicit.random_folds(150, 3))
-    tables = pair_tables(index, [lambda: matrix], distance="precomputed", train_ranks=True)
-    tables, model = tables.with_interactions(), estimator_named(name).model()
+    folds = explicit.random_folds(150, 3)
+    statistics = statistics_of(features, [matrix], folds, True, distance="precomputed")
+    pairs = TrainingPairs.of(
+        statistics.columns, folds, 1, lambda _: squared_distances(matrix, "precomputed")
+    )
+    model = estimator_named(name).model()
     model.batch_size = 500  # of soft-rank
-    fits = model.cross_validate(tables)
+    fits = model.cross_validate(statistics, pairs)
     assert fits.rho.min() > 0.98 and np.isnan(fits.alpha).all()
-    found = tables.columns.matrix(fits.weights[0])
+    found = WeightForm(3, True).matrix(fits.weights[0])
     assert np.linalg.norm(found - w, axis=(1, 2)).max() < near
     assert np.linalg.eigvalsh(found).min() > 0
 
