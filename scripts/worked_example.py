@@ -10,12 +10,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from mlem_core.measures.decomposition import UNEXPLAINED, by_pattern
-from mlem_core.pairs.build import pair_tables
+from mlem_core.base.typing import FloatArray
+from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.ranks import PairRanks
-from mlem_core.pairs.tables import PairTables
+from mlem_core.pairs.moments import SetMoments
+from mlem_core.pairs.statistics import ComparedPairs, pair_statistics
 
 IMAGE = Path(__file__).resolve().parents[1] / "docs" / "images" / "rsa-as-a-sum.svg"
 WORDS = ("cat", "bird", "dogs", "runs", "sleeps", "sing")
@@ -32,29 +31,38 @@ LAYERS = (
 )
 
 
-def six_words() -> tuple[PairTables, float]:
-    """The pair table of both layers, all pairs in one fold, and their RSA correlation."""
-    index = PairIndex.build(feature_columns(FEATURES), np.zeros(len(WORDS), dtype=np.int64))
-    ranks = PairRanks(len(LAYERS), len(WORDS) * (len(WORDS) - 1) // 2)
+def six_words() -> tuple[SetMoments, FloatArray]:
+    """The moments of all pairs in both layers, and the products (2, 2) of their centred ranks."""
+    pairs = ComparedPairs.of(feature_columns(FEATURES), np.zeros(len(WORDS), dtype=np.int64))
     layers = [lambda layer=layer: layer for layer in LAYERS]
-    tables = pair_tables(index, layers, keep_ranks=ranks.put)
-    return tables, float(ranks.rsa()[0, 1])
+    moments = pair_statistics(pairs, layers).moments
+    every_block = np.ones(moments.n_blocks, dtype=bool)
+    return moments.within(every_block), moments.rank_covariances(every_block)
 
 
-def explained(tables: PairTables) -> float:
-    """Covariance of the mean ranks by pattern in both layers, in units of ρ."""
-    counts, sums = by_pattern(tables)
-    return float((sums.prod(axis=1) / counts).sum() / np.sqrt(tables.rank_squares.prod()))
+def weights(moments: SetMoments, features: list[int]) -> FloatArray:
+    """Weights (2, n_features) of the columns of some features that fit the ranks of both layers."""
+    gram = moments.gram[np.ix_(features, features)]
+    return np.asarray(np.linalg.solve(gram, moments.with_ranks[:, features].T).T)
 
 
 def terms() -> pd.DataFrame:
     """The RSA correlation of the two layers as a sum: term, value."""
-    tables, rsa = six_words()
-    one, other = FEATURES.columns
-    both, first, second = (explained(tables.of_features(s)) for s in ([one, other], [one], [other]))
+    moments, products = six_words()
+    spread = np.sqrt(products[0, 0] * products[1, 1])
+
+    def explained(features: list[int]) -> float:
+        in_first = weights(moments, features)[0]
+        return float(in_first @ moments.with_ranks[1, features] / spread)
+
+    first, second, both = explained([0]), explained([1]), explained([0, 1])
     # Shapley values of two features: the mean of what each adds alone, and after the other.
-    values = [(first + both - second) / 2, (second + both - first) / 2, rsa - both]
-    return pd.DataFrame({"term": [one, other, UNEXPLAINED], "value": values})
+    values = [
+        (first + both - second) / 2,
+        (second + both - first) / 2,
+        products[0, 1] / spread - both,
+    ]
+    return pd.DataFrame({"term": [*FEATURES.columns, UNEXPLAINED], "value": values})
 
 
 def main() -> None:
@@ -64,6 +72,10 @@ def main() -> None:
     found = terms()
     figure = waterfall(found, list(FEATURES.columns))
     IMAGE.write_bytes(figures.as_file(figure, "svg", figures.Paper(width_mm=120)))
+    moments, _ = six_words()
+    print("sums of products of the columns\n", moments.gram)
+    print("sums of products with the ranks of each layer\n", moments.with_ranks)
+    print("weights in each layer\n", weights(moments, [0, 1]))
     print(found.to_string(), found["value"].sum())
 
 

@@ -88,8 +88,9 @@ def test_the_worked_example_is_what_explicit_pairs_give():
     differ = {name: pdist(codes[[name]].to_numpy(float)) for name in codes}
 
     def explained(*names):
-        means = ranks.groupby([differ[name] for name in names]).transform("mean")
-        return means.prod(axis=1).sum() / np.sqrt((ranks**2).sum().prod())
+        columns = np.column_stack([np.ones(len(ranks)), *(differ[name] for name in names)])
+        fitted = columns @ np.linalg.lstsq(columns, ranks["a"], rcond=None)[0]
+        return fitted @ ranks["b"] / np.sqrt((ranks**2).sum().prod())
 
     first, last = codes
     both, alone = explained(first, last), explained(first)
