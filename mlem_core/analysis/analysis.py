@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis import pair_errors
-from mlem_core.analysis.results import Fits, Results, results_from_statistics
+from mlem_core.analysis.results import Results, results_from_statistics
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError, check_choice, unknown
 from mlem_core.base.files import checked
@@ -22,6 +22,7 @@ from mlem_core.base.typing import FloatArray, IntArray, Layer, Layers, layer_nam
 from mlem_core.data.folds import folds_over, untested_items
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.measures.importance import Fits
 from mlem_core.measures.similarity import most_alike
 from mlem_core.pairs.designs import PairDesign, n_pairs
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
@@ -139,6 +140,7 @@ class FinishedRun:
     map_stress : how far each of them is off, see `mlem_core.measures.similarity.map_stress`
     pair_errors : how much the choice of the pairs matters, with all features; see
         `mlem_core.analysis.pair_errors`, no rows where all pairs are compared
+    fits : by the estimator of the analysis, where it is fitted to single pairs; else None
     """
 
     spec: AnalysisSpec
@@ -152,6 +154,7 @@ class FinishedRun:
     maps: Mapping[Layer, FloatArray] = field(default_factory=dict)
     map_stress: Mapping[Layer, float] = field(default_factory=dict)
     pair_errors: pd.DataFrame = field(default_factory=pair_errors.none)
+    fits: Fits | None = None
 
     @property
     def rsa(self) -> FloatArray:
@@ -299,11 +302,24 @@ class Analysis(FinishedRun):
 
     def results_of(self, selection: Selection, fits: Fits | None = None) -> Results:
         """All tables of a selection; `fits` as for `results_from_statistics`."""
+        if fits is None and estimator_named(selection.estimator).of_pairs:
+            fits = self._fits_of_pairs(selection)
         results = results_from_statistics(
             self.pairs_of(selection), selection.layers, self.folds, selection.estimator, fits
         )
         folds = results.folds.assign(stimulus=self.rows)
         return replace(results, folds=folds, pair_errors=self.pair_errors)
+
+    def _fits_of_pairs(self, selection: Selection) -> Fits:
+        """Those of the run; raises InputError for others, which take the pairs of stimuli again."""
+        own = self.select(layers=selection.layers)
+        if self.fits is None or own != replace(selection, similarity=own.similarity):
+            raise InputError(
+                f"the estimator {selection.estimator} is fitted to single pairs of stimuli, which "
+                "take the representations again; use fitted_results of "
+                "mlem_core.analysis.fit_cache, or run the analysis with it."
+            )
+        return self.fits.of_layers(selection.places(self.layers))
 
 
 def _lines(analysis: Analysis) -> tuple[str, Lines]:

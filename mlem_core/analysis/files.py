@@ -6,7 +6,7 @@ import json
 import platform
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,9 @@ from mlem_core.base.workers import version_of
 from mlem_core.data.distance_features import read_kept, save_rdms
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import write_csv
+from mlem_core.estimators.registry import FoldFits
 from mlem_core.estimators.ridge_solver import ALPHAS, BETAS
+from mlem_core.measures.importance import Fits
 from mlem_core.measures.similarity import most_alike
 from mlem_core.models.representations import Representations
 from mlem_core.pairs.statistics_file import load_statistics, save_statistics
@@ -35,6 +37,8 @@ from mlem_core.pairs.statistics_file import load_statistics, save_statistics
 # Beside stimuli.csv, where features are given by their distances.
 RDMS = "rdms.npz"
 PAIR_ERRORS = "pair_errors.csv"
+# Of an estimator that is fitted to single pairs.
+FITS = "fits.npz"
 
 
 def save_analysis(analysis: Analysis, folder: Path | str) -> None:
@@ -44,6 +48,9 @@ def save_analysis(analysis: Analysis, folder: Path | str) -> None:
     if analysis.whole.rdms:
         save_rdms(analysis.whole, target / RDMS)
     save_statistics(analysis.pairs, target / "pairs.npz")
+    if analysis.fits is not None:
+        fits, importance = analysis.fits
+        np.savez(target / FITS, importance=importance, **vars(fits))
     np.save(target / "rsa.npy", analysis.rsa)
     np.save(target / "folds.npy", analysis.folds)
     if not analysis.pair_errors.empty:
@@ -161,7 +168,17 @@ def load_analysis(folder: Path | str) -> Analysis:
         maps=maps,
         map_stress=stress,
         pair_errors=errors,
+        fits=_fits(source / FITS),
     )
+
+
+def _fits(file: Path) -> Fits | None:
+    """Fits of an estimator that is fitted to single pairs; None where there are none."""
+    if not file.exists():
+        return None
+    with np.load(file, allow_pickle=False) as arrays:
+        parts = {part.name: arrays[part.name] for part in fields(FoldFits)}
+        return Fits(FoldFits(**parts), arrays["importance"])
 
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas", "torch", "transformers")

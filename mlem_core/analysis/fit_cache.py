@@ -9,26 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import NamedTuple
 
 import numpy as np
 
 from mlem_core.analysis.analysis import Analysis, Selection
-from mlem_core.analysis.results import Fits, Results
-from mlem_core.base.typing import FloatArray, Report, counting
-from mlem_core.estimators.registry import FoldFits
-from mlem_core.measures.importance import fitted
+from mlem_core.analysis.layer_statistics import training_pairs
+from mlem_core.analysis.representations import representations_of
+from mlem_core.analysis.results import Results
+from mlem_core.base.typing import Report, counting
+from mlem_core.estimators.registry import FoldFits, estimator_named
+from mlem_core.measures.importance import Fits, fitted
 from mlem_core.storage.store import Stage, Store
 
-
-class _Fits(NamedTuple):
-    """Fits and importances, as `mlem_core.measures.importance.fitted` gives them."""
-
-    fits: FoldFits
-    importance: FloatArray
-
-
-STAGE = Stage("fits", 3, _Fits)
+STAGE = Stage("fits", 4, Fits)
 
 
 def kept_results(analysis: Analysis, store: Store, selection: Selection) -> Results | None:
@@ -67,11 +60,24 @@ def _each(selection: Selection) -> list[Selection]:
     return [replace(selection, layers=(layer,)) for layer in selection.layers]
 
 
-def _fits(analysis: Analysis, store: Store, selection: Selection) -> _Fits:
+def _fits(analysis: Analysis, store: Store, selection: Selection) -> Fits:
     """Fits of a selection, from the store or computed and kept."""
-    pairs = analysis.pairs_of(selection)
-    key, estimator = analysis.key(selection), selection.estimator
-    return STAGE.get(store, key, lambda: _Fits(*fitted(pairs, estimator)))
+    pairs, estimator = analysis.pairs_of(selection), selection.estimator
+
+    def make() -> Fits:
+        training = None
+        if estimator_named(estimator).of_pairs:
+            layers = selection.layers
+            sources = {m: representations_of(analysis, m, store) for m, _ in layers}
+            training = training_pairs(
+                pairs,
+                analysis.design,
+                analysis.spec,
+                [(layer, sources[layer[0]]) for layer in layers],
+            )
+        return fitted(pairs, estimator, training_pairs=training)
+
+    return STAGE.get(store, analysis.key(selection), make)
 
 
 def _joined(by_layer: Sequence[Fits]) -> Fits:
@@ -79,4 +85,4 @@ def _joined(by_layer: Sequence[Fits]) -> Fits:
     fits, importance = zip(*by_layer, strict=True)
     names = [part.name for part in fields(FoldFits)]
     joined = {name: np.concatenate([getattr(one, name) for one in fits]) for name in names}
-    return FoldFits(**joined), np.concatenate(importance)
+    return Fits(FoldFits(**joined), np.concatenate(importance))

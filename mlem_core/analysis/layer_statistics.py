@@ -17,14 +17,16 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import replacing
 from mlem_core.base.room import check_free, check_memory, give_back_memory
-from mlem_core.base.typing import Counted, IntArray, Layer, Report, counting
+from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Report, counting
 from mlem_core.base.work import cores, each, in_order, one_thread_each
 from mlem_core.base.workers import NOT_SHARED, in_processes, run_units
 from mlem_core.data.folds import untested_items
 from mlem_core.data.stimuli import StimulusSet
+from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.models.representations import Representations
 from mlem_core.pairs.columns import FeatureColumn
 from mlem_core.pairs.designs import PairDesign
+from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.ranks import IN_MEMORY_BYTES, PairRanks
 from mlem_core.pairs.statistics import (
     ComparedPairs,
@@ -147,6 +149,31 @@ def _statistics_of(passes: _Passes, keys: Sequence[dict[str, Any]]) -> AnalysisS
     pairs = compared.together(statistics, compared.rank_products(ranks, positions))
     notes = [f"A layer was left out: {errors[position]}" for position in sorted(errors)]
     return AnalysisStatistics(pairs, notes, positions, pair_errors.none())
+
+
+def training_pairs(
+    pairs: PairStatistics,
+    design: PairDesign,
+    spec: AnalysisSpec,
+    sources: Sequence[tuple[Layer, Representations]],
+) -> TrainingPairs:
+    """Pairs of some layers for an estimator that is fitted to single pairs.
+
+    Parameters
+    ----------
+    pairs : statistics of these layers
+    design : the pairs that are compared
+    sources : (model, layer) and representations of each layer
+    """
+
+    def distances(position: int) -> FloatArray:
+        layer, source = sources[position]
+        distance = spec.distance_of(layer[0])
+        rows = np.asarray(source[layer[1]])
+        return squared_distances(rows, distance, design=design, layer=_layer_name(layer))
+
+    folds = pairs.moments.folds
+    return TrainingPairs.of(pairs.columns, folds, len(sources), distances, design)
 
 
 def _layer_name(layer: Layer) -> str:

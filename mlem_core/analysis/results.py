@@ -19,13 +19,10 @@ from mlem_core.base.labels import NAMES
 from mlem_core.base.text import Later, Lines, as_html, as_lines, fraction, listed, many, pairs_of
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.data.stimulus_csv import write_table
-from mlem_core.estimators.registry import FoldFits
 from mlem_core.measures import similarity
-from mlem_core.measures.importance import fitted, most_important
+from mlem_core.measures.importance import Fits, fitted, most_important
 from mlem_core.measures.value_distances import value_distances
 from mlem_core.pairs.statistics import PairStatistics
-
-Fits = tuple[FoldFits, FloatArray]  # as `mlem_core.measures.importance.fitted` gives them
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 from mlem_core.analysis.analysis import Analysis, same_content
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.files import manifest_of
-from mlem_core.analysis.layer_statistics import layer_statistics
+from mlem_core.analysis.layer_statistics import layer_statistics, training_pairs
 from mlem_core.analysis.planning import (
     CHOSEN,
     check_columns,
@@ -34,7 +34,8 @@ from mlem_core.base.work import reporting
 from mlem_core.data.datasets import SETS
 from mlem_core.data.folds import FEWEST_TESTED, stimulus_folds, tested
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.estimators.registry import can_resolve
+from mlem_core.estimators.registry import can_resolve, estimator_named
+from mlem_core.measures.importance import fitted
 from mlem_core.pairs.columns import FeatureColumn, feature_columns, resolved_columns
 from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.storage.store import Store
@@ -142,9 +143,15 @@ def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet 
     notices += [*notes, *lint(stimuli, named).said, *_identical_layers(layers, pairs)]
     manifest = manifest_of(named, whole, stimuli, sources, layers, notices)
     manifest |= {CHOSEN: choice} if choice else {}
-    return Analysis(
+    analysis = Analysis(
         settled_spec, stimuli, layers, pairs, folds, notices, manifest, whole, pair_errors=errors
     )
+    if not estimator_named(settled_spec.estimator).of_pairs:
+        return analysis
+    training = training_pairs(
+        pairs, analysis.design, settled_spec, [(layer, sources[layer]) for layer in layers]
+    )
+    return replace(analysis, fits=fitted(pairs, settled_spec.estimator, training_pairs=training))
 
 
 def _resolved(columns: Sequence[FeatureColumn]) -> tuple[str, ...]:

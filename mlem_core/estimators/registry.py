@@ -183,6 +183,7 @@ class EstimatorSpec:
     slow : takes about a second a layer: screens fit it in the background and cache the fits
     resolves : takes features that are resolved by value
     refitted : intervals of its scores are those of metrics that are fitted anew without each block
+    of_pairs : fitted to single pairs of stimuli, see `Solver.needs_pairs`
     needs : the package that it needs beside those of the program, or "". What takes all estimators
         takes those that need none
     among : the estimators that it stands for; an analysis has one of them, chosen before anything
@@ -199,6 +200,7 @@ class EstimatorSpec:
     slow: bool = False
     refitted: bool = False
     resolves: bool = False
+    of_pairs: bool = False
     needs: str = ""
     among: tuple[str, ...] = ()
 
@@ -304,6 +306,7 @@ for _spec in (
         constrained=True,
         reference="jalouzot2024",
         slow=True,
+        of_pairs=True,
     ),
     EstimatorSpec(
         name="frrsa",
@@ -313,6 +316,7 @@ for _spec in (
         sentence="maximising the rank correlation ρ_a with the neural distances over the training "
         "pairs, the weights free (feature-reweighted RSA)",
         slow=True,
+        of_pairs=True,
     ),
     EstimatorSpec(
         name="soft-rank",
@@ -324,6 +328,7 @@ for _spec in (
         constrained=True,
         reference="jalouzot2024",
         slow=True,
+        of_pairs=True,
         needs="torchsort",
     ),
 ):

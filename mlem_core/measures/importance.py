@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import NamedTuple
 
 import numpy as np
@@ -146,12 +147,32 @@ def mean_scores(
     return np.column_stack((fits.rho.mean(axis=1), importance.mean(axis=1)))
 
 
+class Fits(NamedTuple):
+    """Metrics of n_layers layers, one a fold, and what permuting a feature does to their scores.
+
+    Attributes
+    ----------
+    fits : metrics and scores
+    importance : (n_layers, n_folds, n_parts) drops of the held-out ρ
+    """
+
+    fits: FoldFits
+    importance: FloatArray
+
+    def of_layers(self, layers: Sequence[int]) -> Fits:
+        """Those of some layers alone, by position."""
+        at = list(layers)
+        names = [part.name for part in fields(FoldFits)]
+        own = {name: getattr(self.fits, name)[at] for name in names}
+        return Fits(FoldFits(**own), self.importance[at])
+
+
 def fitted(
     pairs: PairStatistics,
     estimator: str = "ridge",
     held: Solution | None = None,
     training_pairs: TrainingPairs | None = None,
-) -> tuple[FoldFits, FloatArray]:
+) -> Fits:
     """The fits and importances of all layers: what a redraw of the profiles needs.
 
     Parameters
@@ -170,7 +191,7 @@ def fitted(
         fits = model.cross_validate(pairs, training_pairs)
     else:
         fits = tested_fits(pairs, model.refit(pairs, held))
-    return fits, permutation_importance(pairs.tests, fits.weights).drop
+    return Fits(fits, permutation_importance(pairs.tests, fits.weights).drop)
 
 
 def most_important(profiles: pd.DataFrame) -> str:

@@ -27,7 +27,7 @@ from mlem_core.base.files import sync_path
 
 INFO = "entry.json"
 # What the seals of results say: counted up when their files change.
-RESULT = {"layout": 1}
+RESULT = {"layout": 2}
 # Folders found sound by this process: folder -> (name, size, mtime) of their files. Hashing a few
 # hundred MB at each look would be felt; a file that changes is seen by its size or time.
 _sound: dict[Path, tuple[tuple[str, int, int], ...]] = {}
