@@ -20,6 +20,7 @@ from mlem_core.measures.contributions import contributions
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.moments import (
     PairMoments,
@@ -63,7 +64,7 @@ def moments_of(
     columns: PairColumns, folds: IntArray, layers: Sequence[FloatArray]
 ) -> tuple[PairMoments, ScoredPairs]:
     """Moments of the pairs of layers, and the pairs that test each fold."""
-    n = len(folds)
+    design = PairDesign.complete(len(folds))
     distances = [squared_distances(layer) for layer in layers]
     doubled = [pair_ranks(own) for own in distances]
     parts = [
@@ -75,10 +76,8 @@ def moments_of(
     )
     scored = []
     for fold in range(N_FOLDS):
-        index = FoldPairsIndex.of(columns, np.flatnonzero(folds == fold))
-        sums, squares = zip(
-            *(index.rank_sums(own[index.places(n)]) for own in distances), strict=True
-        )
+        index = FoldPairsIndex.of(columns, np.flatnonzero(folds == fold), design)
+        sums, squares = zip(*(index.rank_sums(own[index.places]) for own in distances), strict=True)
         scored.append(index.with_layers(np.stack(sums), np.array(squares)))
     return pair_moments(columns, folds, parts, products), ScoredPairs(tuple(scored))
 

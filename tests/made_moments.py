@@ -8,6 +8,7 @@ import numpy as np
 from explicit import random_features, random_folds, random_layer, squared
 
 from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.designs import PairDesign, places_of
 from mlem_core.pairs.moments import (
     PairMoments,
     StimulusSums,
@@ -49,29 +50,33 @@ def moments_of(
     return moments_of_columns(PairColumns.of(own, missing, interactions), layers, folds, items)
 
 
-def moments_of_columns(columns, layers, folds, items=None):
-    """The same of columns that are there."""
-    distances = np.stack([squared(layer) for layer in layers])
+def moments_of_columns(columns, layers, folds, items=None, design=None):
+    """The same of columns that are there; of all pairs, or those of a design."""
+    design = design or PairDesign.complete(len(folds), items)
+    places = places_of(*design.pairs(), len(folds))
+    distances = np.stack([squared(layer)[places] for layer in layers])
     doubled = [pair_ranks(own) for own in distances]
-    n = len(folds)
     parts = [
-        layer_moments(columns, folds, own, ranks)
+        layer_moments(columns, folds, own, ranks, design)
         for own, ranks in zip(distances, doubled, strict=True)
     ]
     products = products_of_ranks(
-        blocks_of_folds(folds), len(layers), lambda layer, first, last: doubled[layer][first:last]
+        blocks_of_folds(folds),
+        len(layers),
+        lambda layer, first, last: doubled[layer][first:last],
+        design,
     )
     untested = None
     if items is not None:
-        i, j = np.triu_indices(n, 1)
+        i, j = design.pairs()
         own = (items[i] == items[j]) & (folds[i] == folds[j]) & (folds[i] >= 0)
         ranks = (np.stack(doubled)[:, own] - (len(i) + 1.0)) / 2
         untested = Untested(i[own], j[own], ranks)
-    moments = pair_moments(columns, folds, parts, products, untested)
+    moments = pair_moments(columns, folds, parts, products, untested, design)
     tested = []
     for fold in range(moments.n_folds):
-        index = FoldPairsIndex.of(columns, np.flatnonzero(folds == fold), items)
-        sums = [index.rank_sums(own[index.places(n)]) for own in distances]
+        index = FoldPairsIndex.of(columns, np.flatnonzero(folds == fold), design)
+        sums = [index.rank_sums(own[index.places]) for own in distances]
         rank_sums, squares = zip(*sums, strict=True)
         tested.append(index.with_layers(np.stack(rank_sums), np.array(squares)))
     return Made(moments, ScoredPairs(tuple(tested)), distances, folds)

@@ -115,9 +115,8 @@ class MetricModel(BaseEstimator):
         or are of another kind than in the fit; a value without a weight.
         """
         columns = PairColumns.of(self._fitted(X), self.missing, self._columns.interactions)
-        square = columns.predictions(self.coef_[None], np.arange(len(X)))[0]
-        predicted: FloatArray = square[np.triu_indices(len(X), 1)] + self.intercept_
-        return predicted
+        first, second = np.triu_indices(len(X), 1)
+        return columns.predictions(self.coef_[None], first, second)[0] + self.intercept_
 
     def score(self, X: StimulusSet | pd.DataFrame, y: NDArray[np.floating]) -> float:
         """Spearman ρ between predicted and neural distances over all pairs of these stimuli.

@@ -56,7 +56,7 @@ def normal_equations(
     [0, 1].
     """
     grams, means, with_target, target_means = [], [], [], []
-    n_pairs = moments.n_stimuli * (moments.n_stimuli - 1) / 2
+    n_pairs = moments.n_pairs
     for without in sets:
         blocks = moments.training(*without)
         own = moments.within(blocks)

@@ -131,10 +131,11 @@ def _drawn_rho(
     of_part = np.where(pairs.columns.part == part, weights, 0.0)
     found = np.empty((permutations, len(weights)))
     for layer, own in enumerate(of_part):
-        square = pairs.columns.predictions(own[None], pairs.stimuli)[0]
-        others = pairs.predictions(weights[layer]) - square[pairs.first, pairs.second]
+        others = pairs.predictions(weights[layer] - own)
         for number, order in enumerate(orders):
-            permuted = others + square[order[pairs.first], order[pairs.second]]
+            stimuli = pairs.stimuli[order]
+            first, second = stimuli[pairs.first], stimuli[pairs.second]
+            permuted = others + pairs.columns.predictions(own[None], first, second)[0]
             found[number, layer] = pairs.drawn_score(layer, permuted)
     return found
 

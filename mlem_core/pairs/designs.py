@@ -184,6 +184,17 @@ class PairDesign:
             return row, places - self.starts[row] + row + 1
         return self.stimulus[row].astype(np.int64), self.partner[places].astype(np.int64)
 
+    def pairs(self, start: int = 0, stop: int | None = None) -> tuple[IntArray, IntArray]:
+        """(n_chosen,) the two stimuli of the pairs start..stop-1; of all pairs, the lower first."""
+        stop = self.n_pairs if stop is None else min(stop, self.n_pairs)
+        first, last = np.searchsorted(self.starts, (start, stop - 1), side="right") - 1
+        edges: IntArray = np.clip(self.starts[first : last + 2], start, stop)
+        sizes = np.diff(edges)
+        row = np.repeat(np.arange(first, last + 1), sizes)
+        if self.is_complete:
+            return row, np.arange(start, stop) - self.starts[row] + row + 1
+        return self.stimulus[row].astype(np.int64), self.partner[start:stop].astype(np.int64)
+
     def only(self, start: int, stop: int) -> PairDesign:
         """The pairs of the designs start..stop-1, which stand together in arrays of pairs."""
         first, last = self.parts[start], self.parts[stop]
@@ -202,20 +213,33 @@ class PairDesign:
 
         Places ascend. In the design the stimuli are numbered in their order.
         """
-        if self.is_complete and self.items is None:
-            return pairs_among(stimuli, self.n_stimuli), PairDesign.complete(len(stimuli))
-        second = self.ends(np.arange(self.n_pairs))[1] if self.is_complete else self.partner
+        n = len(stimuli)
+        if self.is_complete:
+            complete = PairDesign.complete(n)
+            if self.items is None:
+                return pairs_among(stimuli, self.n_stimuli), complete
+            first, second = complete.pairs()
+            tests = self.items[stimuli[first]] != self.items[stimuli[second]]
+            first, second = first[tests], second[tests]
+            starts = np.searchsorted(first, np.arange(n + 1))
+            places = places_of(stimuli[first], stimuli[second], self.n_stimuli)
+            second = second.astype(np.int32)
+            return places, PairDesign(n, complete.stimulus, starts, second, complete.parts)
         number = np.full(self.n_stimuli, -1, dtype=np.int32)
-        number[stimuli] = np.arange(len(stimuli), dtype=np.int32)
-        own, sizes = number[self.stimulus], np.diff(self.starts)
-        kept = np.repeat(own >= 0, sizes) & (number[second] >= 0)
+        number[stimuli] = np.arange(n, dtype=np.int32)
+        rows = np.flatnonzero(number[self.stimulus] >= 0)
+        sizes = np.diff(self.starts)[rows]
+        # The places of the pairs of these rows, one row after the other.
+        before = np.cumsum(sizes) - sizes
+        places = np.arange(sizes.sum()) + np.repeat(self.starts[rows] - before, sizes)
+        partner = self.partner[places]
+        tests = number[partner] >= 0
         if self.items is not None:
-            kept &= self.items[second] != np.repeat(self.items[self.stimulus], sizes)
-        places, rows = np.flatnonzero(kept), own >= 0
-        starts = np.append(np.searchsorted(places, self.starts)[:-1][rows], len(places))
-        parts = np.concatenate(([0], np.cumsum(rows)))[self.parts]
-        n, partner = len(stimuli), number[second[places]]
-        return places, PairDesign(n, own[rows], starts, partner, parts)
+            tests &= self.items[partner] != np.repeat(self.items[self.stimulus[rows]], sizes)
+        places, partner = places[tests], number[partner[tests]]
+        starts = np.append(np.searchsorted(places, self.starts[rows]), len(places))
+        parts = np.searchsorted(rows, self.parts)
+        return places, PairDesign(n, number[self.stimulus[rows]], starts, partner, parts)
 
 
 def resampled_part(design: PairDesign, folds: IntArray) -> PairDesign:

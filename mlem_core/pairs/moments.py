@@ -14,7 +14,11 @@ stimuli of a set,
 Moments of columns with targets come from one matrix product a target, X = R φ block by block.
 Columns that are no sums of products (`PairColumns.pairwise`) are handled as targets are.
 
-Targets of a layer are its squared distances and their centred average ranks among all pairs.
+Where not all pairs are compared (`mlem_core.pairs.designs`), moments are sums over the compared
+pairs, those of columns with columns too, with the columns of one chunk of pairs after the other.
+
+Targets of a layer are its squared distances and their centred average ranks among all
+compared pairs.
 """
 
 from __future__ import annotations
@@ -30,11 +34,13 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.folds import fold_pairs
-from mlem_core.pairs.designs import places_of
+from mlem_core.pairs.designs import PairDesign, places_of
 from mlem_core.pairs.pair_columns import ChosenColumns, PairColumns
 
 # Rows of a matrix of pairs that are looked at together hold about so many numbers.
 TILE = 2**22
+# Pairs of a design that are looked at together, at most.
+CHUNK = 2**17
 
 
 class SetMoments(NamedTuple):
@@ -112,6 +118,7 @@ class PairMoments:
     rank_products : (n_blocks, n_blocks, n_layers, n_layers) of the ranks of every two layers
     low, high : (n_layers, n_blocks, n_blocks) smallest and largest squared distance
     untested : pairs that do not test the fold that they are in
+    compared : sums over the compared pairs, where these are not all pairs
     """
 
     columns: PairColumns
@@ -125,6 +132,7 @@ class PairMoments:
     low: FloatArray
     high: FloatArray
     untested: Untested | None = None
+    compared: DesignSums | None = None
 
     @property
     def n_layers(self) -> int:
@@ -134,10 +142,18 @@ class PairMoments:
     def n_stimuli(self) -> int:
         return len(self.block)
 
+    @cached_property
+    def counts(self) -> FloatArray:
+        """(n_blocks, n_blocks) compared pairs of every two blocks."""
+        if self.compared is not None:
+            return self.compared.counts
+        sizes = self.basis_moments[:, 0, 0]
+        return np.outer(sizes, sizes) - np.diag(sizes * (sizes + 1) / 2)
+
     @property
     def n_pairs(self) -> int:
         """Number of compared pairs."""
-        return self.n_stimuli * (self.n_stimuli - 1) // 2
+        return int(self._over_pairs(self.counts, np.arange(self.n_blocks)))
 
     @property
     def n_folds(self) -> int:
@@ -195,17 +211,15 @@ class PairMoments:
 
     def _sums(self, blocks: NDArray[np.bool_]) -> _SetSums:
         chosen = np.flatnonzero(blocks)
-        A = self.basis_moments[chosen].sum(axis=0)
         columns, D, L = self.columns, self.n_pairwise, self.n_layers
-        n, K = A[0, 0], len(columns)
+        K = len(columns)
         sums = self._over_pairs(self.sums, chosen)
         product_columns, pairwise = columns.product_columns, np.array(list(columns.pairwise), int)
         totals, gram, crossed = np.zeros(K), np.zeros((K, K)), np.zeros((D + 2 * L, K))
         if len(product_columns):
-            by_term = A[0, columns.left] * A[0, columns.right]
-            twice = columns.sum_terms(by_term) - A[0] @ columns.of_same_stimulus
-            totals[product_columns] = twice / 2
-            gram[np.ix_(product_columns, product_columns)] = gram_of_basis(columns, A)
+            own, products = self._product_sums(chosen)
+            totals[product_columns] = own
+            gram[np.ix_(product_columns, product_columns)] = products
             crossed[:, product_columns] = self._over_pairs(self.products, chosen, axes=(1, 2))
         if D:
             both = self._over_pairs(self.pairwise_products, chosen)
@@ -214,7 +228,18 @@ class PairMoments:
             gram[np.ix_(pairwise, product_columns)] = crossed[:D, product_columns]
             gram[np.ix_(product_columns, pairwise)] = crossed[:D, product_columns].T
             crossed[D:, pairwise] = both[:, D:].T
-        return _SetSums(n * (n - 1) / 2, totals, gram, crossed[D:], sums[D:])
+        n_pairs = float(self._over_pairs(self.counts, chosen))
+        return _SetSums(n_pairs, totals, gram, crossed[D:], sums[D:])
+
+    def _product_sums(self, chosen: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Sums (n_products,) of the columns that are sums of products, and of products of two."""
+        if self.compared is not None:
+            totals = self._over_pairs(self.compared.sums, chosen, axes=(0, 1))
+            return totals, self._over_pairs(self.compared.products, chosen, axes=(0, 1))
+        columns, A = self.columns, self.basis_moments[chosen].sum(axis=0)
+        by_term = A[0, columns.left] * A[0, columns.right]
+        twice = columns.sum_terms(by_term) - A[0] @ columns.of_same_stimulus
+        return twice / 2, gram_of_basis(columns, A)
 
     @staticmethod
     def _over_pairs(
@@ -237,10 +262,9 @@ class PairMoments:
         With a fold these are its blocks, and pairs that do not test it are left out.
         """
         chosen = np.flatnonzero(blocks)
-        n = self.basis_moments[chosen, 0, 0].sum()
         products = self._over_pairs(np.moveaxis(self.rank_products, (2, 3), (0, 1)), chosen)
         totals = self._over_pairs(self.sums, chosen)[self.n_pairwise + self.n_layers :]
-        n_pairs = n * (n - 1) / 2
+        n_pairs = float(self._over_pairs(self.counts, chosen))
         if fold is not None and self.untested is not None:
             ranks = self.untested.ranks[:, self.folds[self.untested.first] == fold]
             products, totals = products - ranks @ ranks.T, totals - ranks.sum(axis=1)
@@ -305,6 +329,7 @@ class PairMoments:
             products=self.products[matrices][..., products],
             sums=self.sums[matrices],
             pairwise_products=self.pairwise_products[pairwise][:, matrices],
+            compared=self.compared and self.compared.of_columns(products),
         )
 
 
@@ -353,7 +378,11 @@ class LayerMoments:
 
 
 def layer_moments(
-    columns: PairColumns, folds: IntArray, squared: FloatArray, doubled: NDArray[np.uint32]
+    columns: PairColumns,
+    folds: IntArray,
+    squared: FloatArray,
+    doubled: NDArray[np.uint32],
+    design: PairDesign | None = None,
 ) -> LayerMoments:
     """Moments of one layer with the columns of the pairs.
 
@@ -363,8 +392,11 @@ def layer_moments(
     folds : (n_stimuli,) the fold that tests each stimulus
     squared : (n_pairs,) squared distances, in the order (0,1), (0,2), ..., (1,2), ...
     doubled : (n_pairs,) twice their average ranks, see `mlem_core.pairs.ranks.pair_ranks`
+    design : the compared pairs, in whose order the two are then; None is all pairs
     """
     block = blocks_of_folds(folds)
+    if design is not None and not design.is_complete:
+        return _layer_moments_of_design(columns, block, squared, doubled, design)
     n_blocks = int(block.max()) + 1
     by_term = np.zeros((2, n_blocks, n_blocks, len(columns.column)))
     sums = np.zeros((2, n_blocks, n_blocks))
@@ -397,6 +429,91 @@ def layer_moments(
     sums[:, own] /= 2
     pairwise_products[:, :, own] /= 2
     return LayerMoments(products, sums, pairwise_products, low, high)
+
+
+def _layer_moments_of_design(
+    columns: PairColumns,
+    block: IntArray,
+    squared: FloatArray,
+    doubled: NDArray[np.uint32],
+    design: PairDesign,
+) -> LayerMoments:
+    n_blocks, K = int(block.max()) + 1, len(columns)
+    products, sums = np.zeros((2, n_blocks, n_blocks, K)), np.zeros((2, n_blocks, n_blocks))
+    low, high = np.full((n_blocks, n_blocks), np.inf), np.full((n_blocks, n_blocks), -np.inf)
+    for b, c, first, second, places in chunks(block, design, K + 2):
+        targets = np.empty((2, len(first)))
+        targets[0], targets[1] = squared[places], doubled[places]
+        targets[1] = (targets[1] - (len(squared) + 1)) / 2
+        products[:, b, c] += targets @ columns.of_pairs(first, second)
+        sums[:, b, c] += targets.sum(axis=1)
+        low[b, c] = min(low[b, c], targets[0].min())
+        high[b, c] = max(high[b, c], targets[0].max())
+    products, sums = (_in_both_orders(own, (1, 2)) for own in (products, sums))
+    low, high = np.minimum(low, low.T), np.maximum(high, high.T)
+    pairwise = np.moveaxis(products[..., list(columns.pairwise)], -1, 0)
+    return LayerMoments(products[..., columns.product_columns], sums, pairwise, low, high)
+
+
+def chunks(
+    block: IntArray, design: PairDesign, columns: int
+) -> Iterator[tuple[int, int, IntArray, IntArray, IntArray | slice]]:
+    """Pairs of a design in chunks, each of the stimuli of two blocks.
+
+    Parameters
+    ----------
+    block : (n_stimuli,) block of each stimulus
+    columns : how many numbers of each pair are held at once
+
+    Yields
+    ------
+    both blocks, the lower one first; (n_pairs,) the stimuli of the pairs, of any block first; their
+    places in the design, ascending
+    """
+    n_blocks = int(block.max()) + 1
+    label_of = block.astype(np.min_scalar_type(n_blocks**2))
+    step = max(1, min(CHUNK, TILE // columns))
+    for start in range(0, design.n_pairs, step):
+        first, second = design.pairs(start, start + step)
+        one, other = label_of.take(first), label_of.take(second)
+        label = np.minimum(one, other) * n_blocks + np.maximum(one, other)
+        if (label == label[0]).all():
+            # Pairs of two blocks mostly stand together.
+            yield *divmod(int(label[0]), n_blocks), first, second, slice(start, start + len(label))
+            continue
+        for both in np.unique(label).tolist():
+            own = np.flatnonzero(label == both)
+            yield *divmod(both, n_blocks), first[own], second[own], start + own
+
+
+def _in_both_orders(values: FloatArray, axes: tuple[int, int]) -> FloatArray:
+    """Values of two blocks, which are there for one order of the two, for both orders."""
+    swapped = np.swapaxes(values, *axes)
+    n_blocks = values.shape[axes[0]]
+    shape = np.ones(values.ndim, dtype=int)
+    shape[list(axes)] = n_blocks
+    return np.where(np.eye(n_blocks, dtype=bool).reshape(shape), values, values + swapped)
+
+
+class DesignSums(NamedTuple):
+    """Sums over the compared pairs of every two blocks, where these are not all pairs.
+
+    Attributes
+    ----------
+    counts : (n_blocks, n_blocks) number of pairs
+    sums : (n_blocks, n_blocks, n_products) of the columns that are sums of products
+    products : (n_blocks, n_blocks, n_products, n_products) of products of two of them
+    """
+
+    counts: FloatArray
+    sums: FloatArray
+    products: FloatArray
+
+    def of_columns(self, columns: NDArray[np.bool_]) -> DesignSums:
+        """The sums of some of the columns (n_products,)."""
+        own = np.flatnonzero(columns)
+        products = self.products[:, :, own[:, None], own]
+        return DesignSums(self.counts, self.sums[:, :, own], products)
 
 
 def tiles(
@@ -444,8 +561,9 @@ def pair_moments(
     layers: Sequence[LayerMoments],
     rank_products: FloatArray,
     untested: Untested | None = None,
+    design: PairDesign | None = None,
 ) -> PairMoments:
-    """Moments of all pairs of the stimuli, put together from those of the layers.
+    """Moments of the compared pairs of the stimuli, put together from those of the layers.
 
     Parameters
     ----------
@@ -454,13 +572,18 @@ def pair_moments(
     layers : see `layer_moments`
     rank_products : (n_blocks, n_blocks, n_layers, n_layers), see `products_of_ranks`
     untested : pairs that do not test the fold that they are in
+    design : the compared pairs; None is all pairs
     """
     block = blocks_of_folds(folds)
     n_blocks = int(block.max()) + 1
     basis_moments = np.stack(
         [columns.basis[block == b].T @ columns.basis[block == b] for b in range(n_blocks)]
     )
-    own = _moments_of_pairwise(columns, block)
+    compared = None
+    if design is None or design.is_complete:
+        own = _moments_of_pairwise(columns, block)
+    else:
+        own, compared = _moments_of_columns(columns, block, design)
     by_target = [[layer.products[k] for layer in layers] for k in (0, 1)]
     sums = [[layer.sums[k] for layer in layers] for k in (0, 1)]
     pairwise = [[layer.pairwise_products[:, k] for layer in layers] for k in (0, 1)]
@@ -478,6 +601,7 @@ def pair_moments(
         low=np.stack([layer.low for layer in layers]),
         high=np.stack([layer.high for layer in layers]),
         untested=untested,
+        compared=compared,
     )
 
 
@@ -512,19 +636,46 @@ def _moments_of_pairwise(columns: PairColumns, block: IntArray) -> _PairwiseMome
     return _PairwiseMoments(products, sums, both)
 
 
+def _moments_of_columns(
+    columns: PairColumns, block: IntArray, design: PairDesign
+) -> tuple[_PairwiseMoments, DesignSums]:
+    n_blocks, K = int(block.max()) + 1, len(columns)
+    counts, sums = np.zeros((n_blocks, n_blocks)), np.zeros((n_blocks, n_blocks, K))
+    gram = np.zeros((n_blocks, n_blocks, K, K))
+    for b, c, first, second, _ in chunks(block, design, K):
+        values = columns.of_pairs(first, second).T
+        counts[b, c] += len(first)
+        sums[b, c] += values.sum(axis=1)
+        gram[b, c] += values @ values.T
+    counts, sums, gram = (_in_both_orders(own, (0, 1)) for own in (counts, sums, gram))
+    pairwise, products = list(columns.pairwise), columns.product_columns
+    of_pairwise = np.moveaxis(gram[:, :, pairwise], 2, 0)
+    own = _PairwiseMoments(
+        of_pairwise[..., products],
+        np.moveaxis(sums[..., pairwise], -1, 0),
+        np.moveaxis(of_pairwise[..., pairwise], -1, 1),
+    )
+    between = gram[:, :, products[:, None], products]
+    return own, DesignSums(counts, sums[..., products], between)
+
+
 # Pairs whose ranks in all layers are multiplied at once.
 SEGMENT = 2**17
 # Gives the doubled ranks of the pairs first..last-1 in a layer.
 ReadRanks = Callable[[int, int, int], NDArray[np.uint32]]
 
 
-def products_of_ranks(block: IntArray, n_layers: int, read: ReadRanks) -> FloatArray:
+def products_of_ranks(
+    block: IntArray, n_layers: int, read: ReadRanks, design: PairDesign | None = None
+) -> FloatArray:
     """Sums of products of the centred ranks of every two layers, over the pairs of two blocks.
 
     Parameters
     ----------
     block : (n_stimuli,) block of each stimulus
-    read : gives doubled ranks of pairs in condensed order, see `mlem_core.pairs.ranks.PairRanks`
+    read : gives doubled ranks of pairs in condensed order, or in that of the design, see
+        `mlem_core.pairs.ranks.PairRanks`
+    design : the compared pairs; None is all pairs
 
     Returns
     -------
@@ -532,6 +683,18 @@ def products_of_ranks(block: IntArray, n_layers: int, read: ReadRanks) -> FloatA
     """
     n, n_blocks = len(block), int(block.max()) + 1
     found = np.zeros((n_blocks * n_blocks, n_layers, n_layers))
+    if design is not None and not design.is_complete:
+        for b, c, _, _, places in chunks(block, design, n_layers):
+            if isinstance(places, slice):
+                ranks = [read(layer, places.start, places.stop) for layer in range(n_layers)]
+            else:
+                start, stop = int(places[0]), int(places[-1]) + 1
+                ranks = [read(layer, start, stop)[places - start] for layer in range(n_layers)]
+            some = np.stack(ranks, dtype=np.float64)
+            some -= design.n_pairs + 1.0
+            found[b * n_blocks + c] += some @ some.T
+        found = found.reshape(n_blocks, n_blocks, n_layers, n_layers) / 4
+        return _in_both_orders(found, (0, 1))
     n_pairs = n * (n - 1) // 2
     sizes = np.arange(n - 1, -1, -1)
     starts = np.concatenate(([0], np.cumsum(sizes)))
@@ -543,9 +706,9 @@ def products_of_ranks(block: IntArray, n_layers: int, read: ReadRanks) -> FloatA
         other = np.concatenate([block[row + 1 :] for row in rows])
         own = np.repeat(block[rows], sizes[rows])
         label = np.minimum(own, other) * n_blocks + np.maximum(own, other)
-        ranks = np.stack([read(layer, first, stop) for layer in range(n_layers)])
+        stacked = np.stack([read(layer, first, stop) for layer in range(n_layers)])
         for both in np.unique(label):
-            some = ranks[:, label == both].astype(np.float64)
+            some = stacked[:, label == both].astype(np.float64)
             some -= n_pairs + 1
             found[both] += some @ some.T
     square = found.reshape(n_blocks, n_blocks, n_layers, n_layers) / 4

@@ -15,12 +15,14 @@ computed pair by pair.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.labels import SEPARATOR
@@ -30,8 +32,14 @@ from mlem_core.pairs.terms import term_names
 
 # More columns than this are refused: their moments would not fit into the memory of a laptop.
 MAX_COLUMNS = 1_000
-# Terms of so many pairs are multiplied at once.
-AT_ONCE = 2**20
+# Pairs whose columns are looked up at once: what they need stays in a processor's cache.
+LOOKED_UP = 2**16
+# Distances of a numeric feature are looked up where it has at most so many numbers.
+MOST_NUMBERS = 256
+# Digits to which distances must agree to be equal: differences of decimals are not.
+DIGITS = 9
+# Pairs and columns that are held at once where weighted sums of them are enough.
+HELD = 2**22
 
 
 def number_of_columns(columns: Sequence[FeatureColumn], interactions: bool = False) -> int:
@@ -50,7 +58,8 @@ class FeatureDistance:
     Attributes
     ----------
     codes : (n_stimuli,) row of `table` of each stimulus
-    table : (n_codes, n_codes) distance of every two of them; None for a numeric feature
+    table : (n_codes, n_codes) distance of every two of them; None for a numeric feature. The codes
+        of a feature that is coded by value number its values, the missing one last.
     scaled : (n_stimuli,) values of a numeric feature, NaN where missing; None for others
     missing : "ignore": a missing value is at distance 0 from every value; "level": at distance 1
         from every other value
@@ -65,6 +74,13 @@ class FeatureDistance:
     def of(cls, column: FeatureColumn, missing: str) -> FeatureDistance:
         """Distances on a feature; `missing` is the policy for missing values."""
         numbers, present = numbered_values(column)
+        if column.names:
+            n_codes = len(column.names)
+            # A missing value, the last, is at distance 1 from the others if it is one of its own.
+            apart = np.full((n_codes, n_codes), float(missing == "level"))
+            apart[: len(present), : len(present)] = value_distances(column, present)
+            np.fill_diagonal(apart, 0.0)
+            return cls(np.where(numbers < 0, n_codes - 1, numbers), apart, None, missing)
         if column.kind == "ordered":
             padded = np.append(np.asarray(present, dtype=np.float64), np.nan)
             return cls(None, None, padded[numbers], missing)
@@ -74,6 +90,12 @@ class FeatureDistance:
         if missing == "level":
             table[n_values, :n_values] = table[:n_values, n_values] = 1.0
         return cls(np.where(numbers < 0, n_values, numbers), table, None, missing)
+
+    @property
+    def n_stimuli(self) -> int:
+        own = self.codes if self.scaled is None else self.scaled
+        assert own is not None
+        return len(own)
 
     def between(self, rows: IntArray, others: IntArray) -> FloatArray:
         """(n_rows, n_others) distances of some stimuli from others."""
@@ -86,17 +108,63 @@ class FeatureDistance:
     def of_pairs(self, first: IntArray, second: IntArray) -> FloatArray:
         """(n_pairs,) distances of pairs of stimuli."""
         if self.scaled is None:
-            assert self.codes is not None and self.table is not None
-            return self.table[self.codes[first], self.codes[second]]
-        apart = np.abs(self.scaled[first] - self.scaled[second])
-        return self._with_missing(apart, self.scaled[first], self.scaled[second])
+            assert self.table is not None
+            return self.table.take(self.places(first, second))
+        one, other = self.scaled.take(first), self.scaled.take(second)
+        return self._with_missing(np.abs(one - other), one, other)
+
+    def fill_squares(self, first: IntArray, second: IntArray, values: FloatArray) -> None:
+        """Fill values (n_pairs,) with the squared distances of pairs of stimuli."""
+        if self.scaled is None:
+            # Quicker where places are not checked: all are in the table.
+            self._squares.take(self.places(first, second), out=values, mode="clip")
+        elif self._has_missing:
+            np.square(self.of_pairs(first, second), out=values)
+        else:
+            np.subtract(self.scaled.take(first), self.scaled.take(second), out=values)
+            np.square(values, out=values)
+
+    @cached_property
+    def _squares(self) -> FloatArray:
+        """(n_codes ** 2,) squares of the flat `table`."""
+        assert self.table is not None
+        return self.table.ravel() ** 2
+
+    def places(self, first: IntArray, second: IntArray) -> NDArray[np.unsignedinteger]:
+        """(n_pairs,) place in the flat `table` of pairs of stimuli, of a feature that has codes."""
+        rows, columns = self._flat_places
+        return np.asarray(rows.take(first) + columns.take(second))
+
+    @cached_property
+    def _flat_places(self) -> tuple[NDArray[np.unsignedinteger], NDArray[np.unsignedinteger]]:
+        """(n_stimuli,) start of the row of `table`, and the column, of each stimulus."""
+        assert self.codes is not None and self.table is not None
+        # The smaller the numbers, the more of them stay in a processor's cache.
+        smallest = np.min_scalar_type(self.table.size)
+        return (self.codes * len(self.table)).astype(smallest), self.codes.astype(smallest)
 
     def _with_missing(self, apart: FloatArray, one: FloatArray, other: FloatArray) -> FloatArray:
-        unknown = np.isnan(apart)
-        if unknown.any():
+        if self._has_missing:
+            unknown = np.isnan(apart)
             differ = np.isnan(one) != np.isnan(other) if self.missing == "level" else 0.0
             apart = np.where(unknown, differ, apart)
         return apart
+
+    def coded(self) -> FeatureDistance | None:
+        """The same distances looked up in a table; None of a feature with too many numbers."""
+        if self.scaled is None:
+            return self
+        values = np.unique(self.scaled)  # NaN once, last
+        if len(values) > MOST_NUMBERS:
+            return None
+        codes = np.searchsorted(values, self.scaled)
+        everything = np.arange(len(values))
+        alone = FeatureDistance(None, None, values, self.missing)
+        return FeatureDistance(codes, alone.between(everything, everything), None, self.missing)
+
+    @cached_property
+    def _has_missing(self) -> bool:
+        return self.scaled is not None and bool(np.isnan(self.scaled).any())
 
 
 @dataclass(frozen=True)
@@ -132,6 +200,7 @@ class PairColumns:
     features : (n_features,) names
     kinds : kind of each feature, see `mlem_core.pairs.columns.FeatureColumn`
     value_names : names of the values of each feature that is coded by value, else ()
+    distances : of the stimuli on each feature
     interactions : whether products of two feature distances are columns too
     names : (n_columns,) name of each column
     first_feature, second_feature : (n_columns,) the features of each column, by number; the same
@@ -149,6 +218,7 @@ class PairColumns:
     features: tuple[str, ...]
     kinds: tuple[str, ...]
     value_names: tuple[tuple[str, ...], ...]
+    distances: tuple[FeatureDistance, ...]
     interactions: bool
     names: tuple[str, ...]
     first_feature: IntArray
@@ -192,17 +262,40 @@ class PairColumns:
                 "interactions need features that are coded as same or different, and some are "
                 "coded by value; choose no interactions, or no values."
             )
-        builder = _Builder(len(columns[0].values), missing)
-        for number, column in enumerate(columns):
-            builder.add_feature(number, column)
+        return cls.of_distances(
+            tuple(c.name for c in columns),
+            tuple(c.kind for c in columns),
+            tuple(c.names for c in columns),
+            tuple(FeatureDistance.of(c, missing) for c in columns),
+            interactions,
+        )
+
+    @classmethod
+    def of_distances(
+        cls,
+        features: tuple[str, ...],
+        kinds: tuple[str, ...],
+        value_names: tuple[tuple[str, ...], ...],
+        distances: tuple[FeatureDistance, ...],
+        interactions: bool = False,
+    ) -> PairColumns:
+        """Columns of the pairs of the stimuli that have these distances, see the class.
+
+        Raises InputError: more than `MAX_COLUMNS` columns.
+        """
+        builder = _Builder(distances[0].n_stimuli)
+        each = zip(features, kinds, value_names, distances, strict=True)
+        for number, (name, kind, names, distance) in enumerate(each):
+            builder.add_feature(number, name, kind, names, distance)
         if interactions:
-            builder.add_interactions([c.name for c in columns])
+            builder.add_interactions(features)
         builder.check_number()
         terms = np.array(builder.terms, dtype=np.float64).reshape(-1, 4)
         return cls(
-            features=tuple(c.name for c in columns),
-            kinds=tuple(c.kind for c in columns),
-            value_names=tuple(c.names for c in columns),
+            features=features,
+            kinds=kinds,
+            value_names=value_names,
+            distances=distances,
             interactions=interactions,
             names=tuple(builder.names),
             first_feature=np.array(builder.first_feature, dtype=np.int64),
@@ -243,6 +336,7 @@ class PairColumns:
             features=tuple(self.features[f] for f in keep),
             kinds=tuple(self.kinds[f] for f in keep),
             value_names=tuple(self.value_names[f] for f in keep),
+            distances=tuple(self.distances[f] for f in keep),
             interactions=interactions,
             names=tuple(self.names[c] for c in numbers),
             first_feature=np.searchsorted(keep, self.first_feature[numbers]),
@@ -322,46 +416,178 @@ class PairColumns:
 
     def of_pairs(self, first: IntArray, second: IntArray) -> FloatArray:
         """(n_pairs, n_columns) values of all columns for pairs of stimuli."""
-        values = np.zeros((len(first), len(self.names)))
-        # In parts, since there may be several terms a column.
-        step = max(1, AT_ONCE // max(1, len(self.column)))
-        for start in range(0, len(first), step):
-            part = slice(start, start + step)
-            left, right = self.basis[first[part]], self.basis[second[part]]
-            products = left[:, self.left] * right[:, self.right]
-            values[part, self.product_columns] = self.sum_terms(products)
-        for number, column in self.pairwise.items():
-            values[:, number] = column.of_pairs(first, second)
-        return values
+        # The values of a column stand together.
+        values = np.empty((len(self.names), len(first)))
+        for start in range(0, len(first), LOOKED_UP):
+            part = slice(start, start + LOOKED_UP)
+            one, other = np.asarray(first[part], np.intp), np.asarray(second[part], np.intp)
+            for feature, distance in enumerate(self.distances):
+                own = values[self._columns_of_feature[feature], part]
+                if self.value_names[feature]:
+                    _fill_values(own, distance, one, other)
+                else:
+                    distance.fill_squares(one, other, own[0])
+            for number in self._products_of_features:
+                values[number, part] = self.pairwise[number].of_pairs(one, other)
+        return values.T
 
-    def coefficients(self, weights: FloatArray) -> FloatArray:
-        """(..., n_basis, n_basis) C with Σ_c w_c z_c(i, j) = φ(i) C φ(j), of sums of products.
+    @cached_property
+    def _columns_of_feature(self) -> tuple[slice, ...]:
+        """The columns of each feature alone, which stand together."""
+        alone = self.first_feature[self.first_feature == self.second_feature]
+        edges = np.searchsorted(alone, np.arange(len(self.features) + 1))
+        return tuple(slice(*ends) for ends in itertools.pairwise(edges.tolist()))
 
-        `weights` are (..., n_columns).
-        """
-        n_basis = self.basis.shape[1]
-        flat = weights.reshape(-1, len(self.names))
-        found = np.zeros((len(flat), n_basis * n_basis))
-        place = self.left * n_basis + self.right
-        # Several terms may multiply the same two, as those with the constant do.
-        order = np.argsort(place, kind="stable")
-        begin = np.flatnonzero(np.diff(place[order], prepend=-1))
-        if len(begin):
-            by_term = flat[:, self.column[order]] * self.sign[order]
-            found[:, place[order][begin]] = np.add.reduceat(by_term, begin, axis=1)
-        return found.reshape(*weights.shape[:-1], n_basis, n_basis)
+    @cached_property
+    def _products_of_features(self) -> tuple[int, ...]:
+        return tuple(np.flatnonzero(self.first_feature != self.second_feature).tolist())
 
-    def predictions(self, weights: FloatArray, stimuli: IntArray) -> FloatArray:
-        """(n_predictions, n, n) weighted sums of the columns for every two of some stimuli.
+    def predictions(self, weights: FloatArray, first: IntArray, second: IntArray) -> FloatArray:
+        """(n_predictions, n_pairs) weighted sums of the columns for pairs of stimuli.
 
         `weights` are (n_predictions, n_columns).
         """
-        basis = self.basis[stimuli]
-        found = (basis @ self.coefficients(weights)) @ basis.T
-        for number, column in self.pairwise.items():
-            if weights[:, number].any():
-                found += weights[:, number, None, None] * column.between(stimuli, stimuli)
+        # Of a feature that is coded by value, what two values predict is looked up.
+        tables = [
+            (distance, self.value_table(feature, weights))
+            for feature, distance in enumerate(self.distances)
+            if self.value_names[feature] and weights[:, self._columns_of_feature[feature]].any()
+        ]
+        used = np.asarray(weights.any(axis=0))
+        for feature, names in enumerate(self.value_names):
+            if names:
+                used[self._columns_of_feature[feature]] = False
+        found = np.zeros((len(weights), len(first)))
+        step = max(1, min(LOOKED_UP, HELD // max(1, int(used.sum()))))
+        for start in range(0, len(first), step):
+            part = slice(start, start + step)
+            one, other = np.asarray(first[part], np.intp), np.asarray(second[part], np.intp)
+            values = np.empty((int(used.sum()), len(one)))
+            for row, number in zip(values, np.flatnonzero(used).tolist(), strict=True):
+                if number in self._products_of_features:
+                    row[:] = self.pairwise[number].of_pairs(one, other)
+                else:
+                    self.distances[self.first_feature[number]].fill_squares(one, other, row)
+            found[:, part] = weights[:, used] @ values
+            for distance, table in tables:
+                places = distance.places(one, other)
+                for row, predicted in zip(found[:, part], table, strict=True):
+                    row += predicted.take(places)
         return found
+
+    def part_codes(self, part: int, first: IntArray, second: IntArray) -> PartCodes:
+        """Numbers of the distinct values that a part of the columns has for pairs of stimuli.
+
+        `part` is one of `parts`, by number.
+        """
+        features = part, part
+        if self.interactions:
+            features = int(self.first_feature[part]), int(self.second_feature[part])
+        one, other = (self._pair_classes[feature] for feature in features)
+        if one is None or other is None:
+            weights = np.where(self.part == part, 1.0, 0.0)[None]
+            values = np.round(self.predictions(weights, first, second)[0], DIGITS)
+            distinct, inverse = np.unique(values, return_inverse=True)
+            return PartCodes(inverse.astype(np.int64), len(distinct))
+        number = np.arange(len(one.values))
+        if one is not other:
+            products = np.round(np.outer(one.values, other.values), DIGITS)
+            number = np.unique(products, return_inverse=True)[1].ravel()
+        codes = np.empty(len(first), dtype=np.int64)
+        for start in range(0, len(first), LOOKED_UP):
+            at = slice(start, start + LOOKED_UP)
+            own = one.of_pairs(first[at], second[at])
+            if one is not other:
+                own = own * len(other.values) + other.of_pairs(first[at], second[at])
+            codes[at] = number[own]
+        return PartCodes(codes, int(number.max()) + 1)
+
+    @cached_property
+    def _pair_classes(self) -> tuple[PairClasses | None, ...]:
+        each = zip(self.distances, self.value_names, strict=True)
+        return tuple(PairClasses.of(distance, bool(names)) for distance, names in each)
+
+    def value_table(self, feature: int, weights: FloatArray) -> FloatArray:
+        """(n_predictions, n_values, n_values) sums of the columns of a feature coded by value.
+
+        `weights` are (n_predictions, n_columns).
+        """
+        n_values = len(self.value_names[feature])
+        own = weights[:, self._columns_of_feature[feature]]
+        a, b = np.triu_indices(n_values, 1)
+        table = np.zeros((len(weights), n_values, n_values))
+        table[:, a, b] = table[:, b, a] = own[:, : len(a)]
+        of_value = own[:, len(a) :]
+        return table + of_value[:, :, None] + of_value[:, None, :]
+
+
+class PartCodes(NamedTuple):
+    """Numbers of the distinct values of a part of the columns.
+
+    Attributes
+    ----------
+    codes : (n_pairs,) number of the value of each pair
+    n_codes : all are below it; some may be of no pair
+    """
+
+    codes: IntArray
+    n_codes: int
+
+
+@dataclass(frozen=True)
+class PairClasses:
+    """Classes of the pairs of stimuli by what a feature tells of them.
+
+    Attributes
+    ----------
+    distance : of the stimuli, with codes
+    table : (n_codes, n_codes) class of every two codes
+    values : (n_classes,) distance of each class
+    """
+
+    distance: FeatureDistance
+    table: IntArray
+    values: FloatArray
+
+    @classmethod
+    def of(cls, distance: FeatureDistance, by_value: bool) -> PairClasses | None:
+        """Classes of one distance, or by value of two values; None of too many numbers."""
+        coded = distance.coded()
+        if coded is None or coded.table is None:
+            return None
+        n_codes = len(coded.table)
+        if by_value:
+            a, b = np.triu_indices(n_codes)
+            table = np.zeros((n_codes, n_codes), dtype=np.int64)
+            table[a, b] = table[b, a] = np.arange(len(a))
+            return cls(coded, table, coded.table[a, b])
+        values, inverse = np.unique(np.round(coded.table, DIGITS), return_inverse=True)
+        return cls(coded, inverse.reshape(n_codes, n_codes).astype(np.int64), values)
+
+    def of_pairs(self, first: IntArray, second: IntArray) -> IntArray:
+        """(n_pairs,) class of pairs of stimuli."""
+        return self.table.take(self.distance.places(first, second))
+
+
+def _fill_values(
+    values: FloatArray, distance: FeatureDistance, first: IntArray, second: IntArray
+) -> None:
+    """Fill the columns (n_columns, n_pairs) of a feature that is coded by value."""
+    assert distance.codes is not None and distance.table is not None
+    n_values = len(distance.table)
+    a, b = np.triu_indices(n_values, 1)
+    column = np.zeros((n_values, n_values), dtype=np.int64)
+    column[a, b] = column[b, a] = np.arange(len(a))
+    one, other, pair = (
+        distance.codes.take(first),
+        distance.codes.take(second),
+        np.arange(len(first)),
+    )
+    values[:] = 0.0
+    differ = np.flatnonzero(one != other)
+    values[column[one[differ], other[differ]], differ] = 1.0
+    values[len(a) + one, pair] += 1.0
+    values[len(a) + other, pair] += 1.0
 
 
 class ChosenColumns(NamedTuple):
@@ -381,8 +607,7 @@ class ChosenColumns(NamedTuple):
 class _Builder:
     """Columns and their terms, as they are put together one feature after the other."""
 
-    def __init__(self, n_stimuli: int, missing: str) -> None:
-        self.missing = missing
+    def __init__(self, n_stimuli: int) -> None:
         self.basis = [np.ones(n_stimuli)]
         self.basis_feature = [-1]
         self.names: list[str] = []
@@ -421,20 +646,25 @@ class _Builder:
         self.as_distance.append(as_distance)
         self.second_feature.append(feature if second_feature is None else second_feature)
 
-    def add_feature(self, feature: int, column: FeatureColumn) -> None:
+    def add_feature(
+        self,
+        feature: int,
+        name: str,
+        kind: str,
+        value_names: tuple[str, ...],
+        distance: FeatureDistance,
+    ) -> None:
         """Add the columns of a feature."""
-        if column.names:
-            self._add_values(feature, column)
-            return
-        distance = FeatureDistance.of(column, self.missing)
         self.distances.append(distance)
-        if column.kind == "ordered":
-            self._add_numeric(feature, column.name, distance)
-        elif column.kind == "nominal":
-            self._add_categorical(feature, column.name, distance)
+        if value_names:
+            self._add_values(feature, name, value_names, distance)
+        elif kind == "ordered":
+            self._add_numeric(feature, name, distance)
+        elif kind == "nominal":
+            self._add_categorical(feature, name, distance)
         else:
             self.pairwise[len(self.names)] = PairwiseColumn(distance, distance)
-            self._add_column(column.name, feature)
+            self._add_column(name, feature)
 
     def _add_numeric(self, feature: int, name: str, distance: FeatureDistance) -> None:
         assert distance.scaled is not None
@@ -444,7 +674,7 @@ class _Builder:
         value = np.where(missing, 0.0, distance.scaled - 0.5)
         x, square = self._add_basis(feature, value), self._add_basis(feature, value**2)
         terms = [(square, known, 1.0), (known, square, 1.0), (x, x, -2.0)]
-        if missing.any() and self.missing == "level":
+        if missing.any() and distance.missing == "level":
             unknown = self._add_basis(feature, missing.astype(float))
             terms += [(known, unknown, 1.0), (unknown, known, 1.0)]
         self._add_column(name, feature, *terms)
@@ -454,7 +684,7 @@ class _Builder:
         n_values = len(distance.table) - 1
         known = 0
         values = range(n_values + 1)
-        if self.missing == "ignore":
+        if distance.missing == "ignore":
             missing = distance.codes == n_values
             known = self._add_basis(feature, (~missing).astype(float)) if missing.any() else 0
             values = range(n_values)
@@ -466,22 +696,21 @@ class _Builder:
                 terms.append((own, own, -1.0))
         self._add_column(name, feature, *terms)
 
-    def _add_values(self, feature: int, column: FeatureColumn) -> None:
-        numbers, present = numbered_values(column)
-        n_values = len(column.names)
-        # A missing value, the last, is at distance 1 from the others if it is a value of its own.
-        apart = np.full((n_values, n_values), float(self.missing == "level"))
-        apart[: len(present), : len(present)] = value_distances(column, present)
-        numbers = np.where(numbers < 0, n_values - 1, numbers)
+    def _add_values(
+        self, feature: int, name: str, value_names: tuple[str, ...], distance: FeatureDistance
+    ) -> None:
+        assert distance.codes is not None and distance.table is not None
+        n_values = len(value_names)
         has_value = [
-            self._add_basis(feature, (numbers == value).astype(float)) for value in range(n_values)
+            self._add_basis(feature, (distance.codes == value).astype(float))
+            for value in range(n_values)
         ]
-        names = iter(term_names(column.name, column.names))
+        names = iter(term_names(name, value_names))
         for first in range(n_values):
             for second in range(first + 1, n_values):
                 a, b = has_value[first], has_value[second]
                 terms = (a, b, 1.0), (b, a, 1.0)
-                squared = float(apart[first, second]) ** 2
+                squared = float(distance.table[first, second]) ** 2
                 self._add_column(next(names), feature, *terms, as_distance=squared)
         for own in has_value:
             self._add_column(next(names), feature, (own, 0, 1.0), (0, own, 1.0), as_distance=0.0)

@@ -15,24 +15,19 @@ from functools import cached_property
 import numpy as np
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.designs import places_of
+from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.grouping import group_rows, sums_by
-from mlem_core.pairs.pair_columns import PairColumns
+from mlem_core.pairs.pair_columns import DIGITS, PairColumns
 from mlem_core.pairs.ranks import Score, few_at_once, pair_ranks, score_patterns
 
 # Pairs are grouped where that leaves at most this part of them.
 GROUPED = 0.25
 # ... and permuting a part of the columns combines at most so many rows of others with its own.
 MOST_COMBINATIONS = 2**22
-# Values of pairs are read from a square of all stimuli where that has at most so many for each.
-MOST_SQUARES = 4
-# Columns of so many pairs and columns are held at once; of more, predictions are made from the
-# basis.
+# So many values of columns of pairs are held; of more, they are computed for each prediction.
 MOST_VALUES = 2**24
 # Classes in which predictions are ranked where a score is drawn.
 CLASSES = 2**15
-# Digits to which columns of two pairs must agree to be equal: differences of decimals are not.
-DIGITS = 9
 # Digits to which predictions from 0 to 1 must agree to be tied.
 TIE_DIGITS = 11
 
@@ -79,10 +74,8 @@ class FoldPairs:
         if self.values is not None:
             found = flat @ self.values.T
         else:
-            found = np.empty((len(flat), len(self.first)))
-            for row, own in zip(found, flat, strict=True):
-                square = self.columns.predictions(own[None], self.stimuli)[0]
-                row[:] = square[self.first, self.second]
+            first, second = self.stimuli[self.first], self.stimuli[self.second]
+            found = self.columns.predictions(flat, first, second)
         return found.reshape(*weights.shape[:-1], -1)
 
     def score(self, predictions: FloatArray) -> Score:
@@ -244,8 +237,6 @@ def group_pairs(
 ) -> PairGroups | None:
     """Groups of the pairs with equal columns; None where there are more than `GROUPED` of them.
 
-    Columns of a part are told from others by their sum with fixed random weights.
-
     Parameters
     ----------
     columns : of the pairs
@@ -253,20 +244,21 @@ def group_pairs(
     first, second : (n_pairs,) positions in `stimuli`
     counts : (n_pairs,) how many pairs each stands for; None is one
     """
-    n_pairs = len(first) if counts is None else counts.sum()
-    limit = GROUPED * n_pairs
-    weights = np.random.default_rng(0).uniform(1.0, 2.0, len(columns))
-    codes = np.empty((len(first), len(columns.parts)), dtype=np.int64)
+    limit = GROUPED * (len(first) if counts is None else counts.sum())
+    first, second = stimuli[first], stimuli[second]
+    group, n_groups = np.zeros(len(first), dtype=np.int64), 1
     for part in range(len(columns.parts)):
-        of_part = np.where(columns.part == part, weights, 0.0)
-        values = _weighted_sums(columns, of_part, stimuli, first, second)
-        distinct, codes[:, part] = np.unique(np.round(values, DIGITS), return_inverse=True)
-        if len(distinct) > limit:
+        of_part = columns.part_codes(part, first, second)
+        group, n_groups = _numbered(group * of_part.n_codes + of_part.codes)
+        if n_groups > limit:
             return None
-    representative, group = group_rows(codes)
-    if len(representative) > limit:
-        return None
-    codes = codes[representative]
+    representative = np.empty(n_groups, dtype=np.int64)
+    representative[group[::-1]] = np.arange(len(group))[::-1]
+    first, second = first[representative], second[representative]
+    codes = np.stack(
+        [columns.part_codes(part, first, second).codes for part in range(len(columns.parts))],
+        axis=1,
+    )
     for part, own in enumerate(codes.T):
         rest, _ = group_rows(np.delete(codes, part, axis=1))
         if len(rest) * (own.max() + 1) > MOST_COMBINATIONS:
@@ -274,23 +266,17 @@ def group_pairs(
     return PairGroups(group, representative, codes)
 
 
-def _weighted_sums(
-    columns: PairColumns, weights: FloatArray, stimuli: IntArray, first: IntArray, second: IntArray
-) -> FloatArray:
-    """(n_pairs,) weighted sums of the columns, most of whose weights (n_columns,) are 0."""
-    if len(stimuli) ** 2 <= MOST_SQUARES * len(first):
-        square: FloatArray = columns.predictions(weights[None], stimuli)[0]
-        return square[first, second]
-    # Few of many pairs: not all of them are looked at.
-    members = np.union1d(
-        *(of[weights > 0] for of in (columns.first_feature, columns.second_feature))
-    )
-    chosen = columns.of_features(members.tolist())
-    sums = np.empty(len(first))
-    for part in few_at_once(len(first), len(chosen.columns)):
-        values = chosen.columns.of_pairs(stimuli[first[part]], stimuli[second[part]])
-        sums[part] = values @ weights[chosen.numbers]
-    return sums
+def _numbered(keys: IntArray) -> tuple[IntArray, int]:
+    """Number of each of the keys (n,) >= 0 among the distinct ones, and how many these are."""
+    n_keys = int(keys.max(initial=0)) + 1
+    if n_keys > max(len(keys), 2**16):
+        distinct, inverse = np.unique(keys, return_inverse=True)
+        return inverse.astype(np.int64), len(distinct)
+    # Few enough to look up: several times faster than sorting.
+    present = np.zeros(n_keys, dtype=bool)
+    present[keys] = True
+    number = np.cumsum(present) - 1
+    return number[keys], int(number[-1]) + 1
 
 
 @dataclass(frozen=True)
@@ -329,39 +315,30 @@ class FoldPairsIndex:
     Attributes
     ----------
     stimuli : (n,) stimuli of the fold
+    places : (n_pairs,) places of the pairs among all pairs of the design
     first, second : (n_pairs,) positions in `stimuli`
     groups : None where pairs are not grouped
     """
 
     columns: PairColumns
     stimuli: IntArray
+    places: IntArray
     first: IntArray
     second: IntArray
     groups: PairGroups | None
 
     @classmethod
-    def of(
-        cls, columns: PairColumns, stimuli: IntArray, items: IntArray | None = None
-    ) -> FoldPairsIndex:
-        """All pairs of the stimuli (n,) of a fold.
-
-        `items` are (n_stimuli,) of all stimuli: two of one item are no test pair.
-        """
-        first, second = np.triu_indices(len(stimuli), 1)
-        if items is not None:
-            tests = items[stimuli[first]] != items[stimuli[second]]
-            first, second = first[tests], second[tests]
+    def of(cls, columns: PairColumns, stimuli: IntArray, design: PairDesign) -> FoldPairsIndex:
+        """The compared pairs among the stimuli (n,) of a fold that test it."""
+        places, among = design.among(stimuli)
+        first, second = among.pairs()
         groups = group_pairs(columns, stimuli, first, second)
-        return cls(columns, stimuli, first, second, groups)
+        return cls(columns, stimuli, places, first, second, groups)
 
     @property
     def n_groups(self) -> int:
         """Number of groups of pairs; where they are not grouped, of pairs."""
         return len(self.first) if self.groups is None else len(self.groups.representative)
-
-    def places(self, n_stimuli: int) -> IntArray:
-        """(n_pairs,) places of the pairs among all, in condensed order."""
-        return places_of(self.stimuli[self.first], self.stimuli[self.second], n_stimuli)
 
     def rank_sums(self, distances: FloatArray) -> tuple[FloatArray, float]:
         """Sums (n_groups,) of centred average ranks of a layer, and of their squares.

@@ -172,7 +172,7 @@ class ComparedPairs:
         design = design or PairDesign.complete(len(folds))
         n_folds = int(fold_pairs(folds).max()) + 1
         tests = [
-            FoldPairsIndex.of(columns, np.flatnonzero(folds == fold), design.items)
+            FoldPairsIndex.of(columns, np.flatnonzero(folds == fold), design)
             for fold in range(n_folds)
         ]
         return cls(columns, np.asarray(folds, dtype=np.int64), design, tuple(tests))
@@ -208,8 +208,8 @@ class ComparedPairs:
         squared : (n_pairs,) squared distances of the compared pairs, in the order of the design
         doubled : (n_pairs,) twice their average ranks, see `mlem_core.pairs.ranks.pair_ranks`
         """
-        moments = layer_moments(self.columns, self.folds, squared, doubled)
-        of_tests = [test.rank_sums(squared[test.places(len(self.folds))]) for test in self.tests]
+        moments = layer_moments(self.columns, self.folds, squared, doubled, self.design)
+        of_tests = [test.rank_sums(squared[test.places]) for test in self.tests]
         sums, squares = zip(*of_tests, strict=True)
         ranks = doubled[self.untested_places].astype(np.float64)
         untested = (ranks - (len(doubled) + 1)) / 2
@@ -240,6 +240,7 @@ class ComparedPairs:
             [layer.moments for layer in layers],
             rank_products,
             untested,
+            self.design,
         )
         tests, start = [], 0
         rank_sums = np.stack([layer.rank_sums for layer in layers])
@@ -254,7 +255,10 @@ class ComparedPairs:
         """Sums of products of the ranks of every two of some layers, by pair of blocks."""
         block = blocks_of_folds(self.folds)
         return products_of_ranks(
-            block, len(layers), lambda at, first, last: ranks.read(layers[at], first, last)
+            block,
+            len(layers),
+            lambda at, first, last: ranks.read(layers[at], first, last),
+            self.design,
         )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.pairs.moments import PairMoments, Untested
+from mlem_core.pairs.moments import DesignSums, PairMoments, Untested
 from mlem_core.pairs.pair_columns import FeatureDistance, PairColumns, PairwiseColumn
 from mlem_core.pairs.scored_pairs import FoldPairs, ScoredPairs
 from mlem_core.pairs.statistics import PairStatistics
@@ -23,6 +23,7 @@ from mlem_core.pairs.statistics import PairStatistics
 _RECORDS: Mapping[str, Any] = {
     record.__name__: record
     for record in (
+        DesignSums,
         FeatureDistance,
         FoldPairs,
         PairColumns,
