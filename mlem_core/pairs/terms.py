@@ -15,7 +15,7 @@ distance of the class means, s_a the variance around the mean of a. A missing va
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -103,26 +103,6 @@ class Columns:
     def __len__(self) -> int:
         return len(self.names)
 
-    def values(self, patterns: FloatArray, codes: IntArray | None = None) -> FloatArray:
-        """The terms (n_patterns, n_columns) of patterns, as `terms` takes them."""
-        return self.terms(patterns, codes).dense
-
-    def terms(self, patterns: FloatArray, codes: IntArray | None = None) -> Terms:
-        """The terms of patterns, without a column for every two values.
-
-        Parameters
-        ----------
-        patterns : (n_patterns, n_features) feature distances
-        codes : (n_patterns, n_features) their codes; of those that are resolved the pair of values
-        """
-        resolved = np.flatnonzero([len(own) for own in self.value_names]).astype(np.int64)
-        own = np.zeros(patterns.shape, dtype=np.int64) if codes is None else codes
-        twice = np.where(self.first == self.second, 1.0, 2.0)
-        products = patterns[:, self.first] * patterns[:, self.second] * twice
-        plain, codes = np.delete(products, resolved, axis=1), own[:, resolved]
-        designs = tuple(design(len(self.value_names[f])) for f in resolved)
-        return Terms(self.part, resolved, np.ascontiguousarray(plain.T), codes.T.copy(), designs)
-
     def matrix(self, weights: FloatArray) -> FloatArray:
         """W (..., n_features, n_features) of the weights (..., n_columns) of the terms.
 
@@ -148,93 +128,6 @@ class Columns:
         times = np.where(self.first == self.second, 1.0, 2.0)
         norm = np.sqrt((weights**2 * times).sum(axis=-1, keepdims=True))
         return weights / np.where(norm > 0, norm, 1.0)
-
-
-@dataclass(frozen=True)
-class Terms:
-    """The terms of n patterns, those of a resolved feature by the pair of values that it has.
-
-    As an array (`dense`) they have a column for every two values, nearly all of them 0.
-
-    part : (n_columns,) the part that each term belongs to, ascending
-    resolved : (n_resolved,) the parts that are features resolved by value, ascending
-    plain : (n_plain, n) the terms of the other parts
-    codes : (n_resolved, n) the number of the pair of values
-    designs : for each resolved feature (n_codes, n_own) its terms in each pair of values
-    """
-
-    part: IntArray
-    resolved: IntArray
-    plain: FloatArray
-    codes: IntArray
-    designs: tuple[FloatArray, ...]
-
-    @cached_property
-    def _columns(self) -> tuple[IntArray, list[IntArray]]:
-        """The columns of `plain`, and those of each resolved feature."""
-        if not len(self.resolved):
-            return np.arange(len(self.part)), []
-        own = [np.flatnonzero(self.part == f) for f in self.resolved]
-        return np.flatnonzero(~np.isin(self.part, self.resolved)), own
-
-    def of(self, patterns: IntArray) -> Terms:
-        """Terms in some of the patterns (n_chosen,), by number."""
-        return replace(self, plain=self.plain[:, patterns], codes=self.codes[:, patterns])
-
-    def only(self, parts: IntArray) -> Terms:
-        """Terms of some parts, ascending, which are then numbered from 0 on."""
-        kept = np.flatnonzero(np.isin(self.resolved, parts))
-        return Terms(
-            part=np.searchsorted(parts, self.part[np.isin(self.part, parts)]),
-            resolved=np.searchsorted(parts, self.resolved[kept]),
-            plain=self.plain[np.isin(self.part[self._columns[0]], parts)],
-            codes=self.codes[kept],
-            designs=tuple(self.designs[k] for k in kept),
-        )
-
-    def predictions(self, weights: FloatArray) -> FloatArray:
-        """(..., n) weighted sums of the terms, of weights (..., n_columns)."""
-        plain, resolved = self._columns
-        found: FloatArray = (weights[..., plain] if resolved else weights) @ self.plain
-        for own, codes, values in zip(resolved, self.codes, self.designs, strict=True):
-            found += (weights[..., own] @ values.T)[..., codes]
-        return found
-
-    def sums(self, amounts: FloatArray) -> FloatArray:
-        """(k, n_columns) sums of the terms, of amounts (k, n) of each pattern."""
-        plain, resolved = self._columns
-        found = np.empty((len(amounts), len(self.part)))
-        found[:, plain] = amounts @ self.plain.T
-        for own, codes, values in zip(resolved, self.codes, self.designs, strict=True):
-            by_code = [np.bincount(codes, row, len(values)) for row in amounts]
-            found[:, own] = np.stack(by_code) @ values
-        return found
-
-    def products(self, counts: FloatArray) -> FloatArray:
-        """(n_columns, n_columns) sums of products of two terms, over counts (n,) of each pattern.
-
-        Of resolved features they follow from how often two pairs of values meet.
-        """
-        plain, resolved = self._columns
-        weighted, found = self.plain * counts, np.empty((len(self.part), len(self.part)))
-        found[np.ix_(plain, plain)] = weighted @ self.plain.T
-        for k, own in enumerate(resolved):
-            codes, values = self.codes[k], self.designs[k]
-            by_code = [np.bincount(codes, row, len(values)) for row in weighted]
-            crossed = np.reshape(by_code, (len(plain), len(values))) @ values
-            found[np.ix_(plain, own)], found[np.ix_(own, plain)] = crossed, crossed.T
-            for m in range(k, len(resolved)):
-                size = len(self.designs[m])
-                met = np.bincount(codes * size + self.codes[m], counts, len(values) * size)
-                both = values.T @ met.reshape(len(values), size) @ self.designs[m]
-                found[np.ix_(own, resolved[m])], found[np.ix_(resolved[m], own)] = both, both.T
-        return found
-
-    @property
-    def dense(self) -> FloatArray:
-        """(n, n_columns) as an array."""
-        whole = self.predictions(np.eye(len(self.part))) if len(self.resolved) else self.plain
-        return np.ascontiguousarray(whole.T)
 
 
 def design(n_values: int) -> FloatArray:
