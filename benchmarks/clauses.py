@@ -19,9 +19,8 @@ from mlem_core.data.folds import group_folds
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.measures.importance import fitted
 from mlem_core.models import representations
-from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.patterns import PairIndex
+from mlem_core.pairs.statistics import ComparedPairs, pair_statistics
 from mlem_core.storage.store import Store
 
 SET, MODEL = "relative-clauses", "minilm"
@@ -35,10 +34,10 @@ def load() -> tuple[StimulusSet, routes.Rows]:
 
 
 def engine(stimuli: StimulusSet, rows: routes.Rows) -> None:
-    """Pair tables, ridge with nested cross-validation, importances."""
+    """Pair statistics, ridge with nested cross-validation, importances."""
     folds = group_folds(stimuli.groups, FOLDS, SEED)
-    index = PairIndex.build(feature_columns(stimuli), folds)
-    fitted(pair_tables(index, [lambda layer=layer: layer for layer in rows]))
+    pairs = ComparedPairs.of(feature_columns(stimuli), folds)
+    fitted(pair_statistics(pairs, [lambda layer=layer: layer for layer in rows]))
 
 
 def measure(table: Table, runs: int) -> str:

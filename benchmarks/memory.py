@@ -18,14 +18,13 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.data import FOLDS, SEED
-from mlem_core.analysis.results import results_from_tables
+from mlem_core.analysis.results import results_from_statistics
 from mlem_core.data import datasets
 from mlem_core.data.folds import group_folds
-from mlem_core.pairs.build import load_pair_tables, pair_tables, save_pair_tables
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
 from mlem_core.pairs.designs import PairDesign
-from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.ranks import PairRanks
+from mlem_core.pairs.statistics import ComparedPairs, pair_statistics
+from mlem_core.pairs.statistics_file import load_statistics, save_statistics
 
 N_LAYERS, N_UNITS = 38, 576
 
@@ -68,21 +67,19 @@ def main(n_stimuli: int, by_value: bool) -> None:
     columns = _columns(n_stimuli, by_value)
     folds = group_folds(np.arange(n_stimuli) // 3, FOLDS, SEED)
     start = time.perf_counter()
-    index = PairIndex.build(columns, folds, design=PairDesign.of(folds))
+    pairs = ComparedPairs.of(columns, folds, design=PairDesign.of(folds))
 
     def layer(number: int) -> np.ndarray:
         own = np.random.default_rng(number)
         return own.standard_normal((n_stimuli, N_UNITS), dtype=np.float32)
 
     with tempfile.TemporaryDirectory() as folder:
-        ranks = PairRanks(N_LAYERS, index.design.n_pairs, Path(folder))
         sources = [lambda number=number: layer(number) for number in range(N_LAYERS)]
-        tables = pair_tables(index, sources, keep_ranks=ranks.put, train_ranks=True)
-        rsa = ranks.rsa()
+        statistics = pair_statistics(pairs, sources)
         # As the store keeps it, which an analysis goes on with.
-        save_pair_tables(tables, Path(folder) / "tables.npz")
-        tables = load_pair_tables(Path(folder) / "tables.npz")
-    results_from_tables(tables, [("random", n) for n in range(N_LAYERS)], rsa, folds)
+        save_statistics(statistics, Path(folder) / "pairs.npz")
+        statistics = load_statistics(Path(folder) / "pairs.npz")
+    results_from_statistics(statistics, [("random", n) for n in range(N_LAYERS)], folds)
     print(f"{peak_megabytes():.0f} {time.perf_counter() - start:.1f}")
 
 

@@ -15,21 +15,19 @@ import pandas as pd
 from benchmarks.data import FOLDS, Case, probing
 from benchmarks.timing import Table, in_turn, seconds
 from mlem_core.measures.importance import fitted
-from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
-from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.tables import PairTables
+from mlem_core.pairs.statistics import ComparedPairs, PairStatistics, pair_statistics
 
 RESOLVED = ("part_of_speech",)
 MORE, NOISE = 12, 0.01
 
 
-def _tables(case: Case, columns: Sequence[FeatureColumn]) -> PairTables:
-    index = PairIndex.build(columns, case.folds)
-    return pair_tables(index, [lambda rows=rows: rows for rows in case.rows])
+def _statistics(case: Case, columns: Sequence[FeatureColumn]) -> PairStatistics:
+    pairs = ComparedPairs.of(columns, case.folds)
+    return pair_statistics(pairs, [lambda rows=rows: rows for rows in case.rows])
 
 
-def _more(case: Case) -> PairTables:
+def _more(case: Case) -> PairStatistics:
     """Those with `MORE` features of three values, a few of which are wrong."""
     names = [feature.name for feature in case.stimuli.features]
     frame = pd.DataFrame({name: case.stimuli.values(name) for name in names})
@@ -38,23 +36,23 @@ def _more(case: Case) -> PairTables:
         values = (pd.factorize(frame[names[k % len(names)]])[0] + k) % 3
         values[rng.random(len(values)) < NOISE] = 0
         frame[f"derived_{k}"] = [f"value {value}" for value in values]
-    return _tables(case, feature_columns(frame))
+    return _statistics(case, feature_columns(frame))
 
 
-def _redraw(tables: PairTables, dropped: str) -> None:
-    fitted(tables.of_features([name for name in tables.features if name != dropped]))
+def _redraw(pairs: PairStatistics, dropped: str) -> None:
+    fitted(pairs.of_features([name for name in pairs.features if name != dropped]))
 
 
 def measure(table: Table, runs: int) -> str:
     """Fill the table; on what it was measured."""
     case = probing()
-    plain = _tables(case, feature_columns(case.stimuli))
-    resolved = _tables(case, feature_columns(case.stimuli, resolved=RESOLVED))
+    plain = _statistics(case, feature_columns(case.stimuli))
+    resolved = _statistics(case, feature_columns(case.stimuli, resolved=RESOLVED))
     took: dict[str, list[float]] = {}
     for dropped in plain.features:
 
-        def of(tables: PairTables, dropped: str = dropped) -> None:
-            _redraw(tables, dropped)
+        def of(pairs: PairStatistics, dropped: str = dropped) -> None:
+            _redraw(pairs, dropped)
 
         of(plain), of(resolved)
         took[dropped] = in_turn(lambda: of(resolved), lambda: of(plain), runs)
@@ -69,7 +67,7 @@ def measure(table: Table, runs: int) -> str:
         ("redraw of all profiles after one feature is dropped, median over features", without, 60),
         (f"the same, slowest feature ({slowest})", took[slowest][1], 100),
         (
-            f"the same with {len(many.features)} features, {len(many.codes):,} patterns, median",
+            f"the same with {len(many.features)} features, median",
             statistics.median(of_many),
             300,
         ),
@@ -84,7 +82,6 @@ def measure(table: Table, runs: int) -> str:
     )
     n = len(case.stimuli)
     return (
-        f"the probing set ({n:,} words, {len(plain.codes):,} patterns, {len(resolved.codes):,} "
-        f"coded by value) in {len(case.layers)} layers, {FOLDS} folds; medians of {runs} "
-        "runs in turn, with many features of one run each"
+        f"the probing set ({n:,} words) in {len(case.layers)} layers, {FOLDS} folds; medians of "
+        f"{runs} runs in turn, with many features of one run each"
     )

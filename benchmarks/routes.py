@@ -14,19 +14,17 @@ from scipy.stats import spearmanr
 from threadpoolctl import threadpool_limits
 
 from benchmarks.data import Case
-from mlem_core.analysis.results import Results, results_from_tables
+from mlem_core.analysis.results import Results, results_from_statistics
 from mlem_core.base.work import cores
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.ridge_solver import ALPHAS
 from mlem_core.models.extraction import extract
 from mlem_core.models.forward import LoadedModel
-from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.distances import squared_distances
-from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import PairRanks, pair_ranks
-from mlem_core.pairs.tables import PairTables
+from mlem_core.pairs.statistics import ComparedPairs, PairStatistics, pair_statistics
 
 if TYPE_CHECKING:
     import torch
@@ -49,18 +47,11 @@ def extraction(stimuli: StimulusSet, loaded: LoadedModel) -> None:
         extract(stimuli, loaded, Path(folder))
 
 
-def engine(case: Case) -> tuple[PairTables, NDArray[np.float64], Results]:
-    """Pair tables, nested cross-validation, importances, both matrices, both maps."""
-    index = PairIndex.build(feature_columns(case.stimuli), case.folds)
-    ranks = PairRanks(len(case.rows), n_pairs(len(case.stimuli)))
-    tables = pair_tables(
-        index,
-        [lambda rows=rows: rows for rows in case.rows],
-        keep_ranks=ranks.put,
-        train_ranks=True,
-    )
-    rsa = ranks.rsa()
-    return tables, rsa, results_from_tables(tables, case.layers, rsa, case.folds)
+def engine(case: Case) -> tuple[PairStatistics, Results]:
+    """Pair statistics, nested cross-validation, importances, both matrices, both maps."""
+    pairs = ComparedPairs.of(feature_columns(case.stimuli), case.folds)
+    statistics = pair_statistics(pairs, [lambda rows=rows: rows for rows in case.rows])
+    return statistics, results_from_statistics(statistics, case.layers, case.folds)
 
 
 def floor(rows: Rows) -> None:

@@ -18,7 +18,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.files import replacing
 from mlem_core.base.room import check_free, check_memory, give_back_memory
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Report, counting
-from mlem_core.base.work import cores, each, in_order, one_thread_each
+from mlem_core.base.work import cores, each
 from mlem_core.base.workers import NOT_SHARED, in_processes, run_units
 from mlem_core.data.folds import untested_items
 from mlem_core.data.stimuli import StimulusSet
@@ -29,19 +29,20 @@ from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.ranks import IN_MEMORY_BYTES, PairRanks
 from mlem_core.pairs.statistics import (
+    LARGE,
     ComparedPairs,
     LayerPass,
+    LayerSource,
     LayerStatistics,
     PairStatistics,
     pass_over_layer,
+    passes_over_layers,
 )
 from mlem_core.pairs.statistics_file import load_statistics, save_statistics
 from mlem_core.storage.store import InFile, Stage, Store
 
 # Twice the rank of a pair is kept in 32 bits.
 MOST_PAIRS = 2**31 - 1
-# All cores share a layer of more pairs: two at once would take twice the memory.
-LARGE = 2**24
 
 
 class AnalysisStatistics(NamedTuple):
@@ -185,27 +186,17 @@ def _by_threads(
 ) -> Iterator[tuple[int, LayerStatistics | InputError]]:
     """The pass over each layer by the cores of this machine, or what is wrong with one."""
     layers = list(passes.sources.items())
-    large = passes.compared.design.n_pairs > LARGE
-    workers = 1 if large else min(cores(), max(1, len(layers)))
-
-    def passed(position: int) -> LayerStatistics | InputError:
-        layer, source = layers[position]
-        distance = passes.spec.distance_of(layer[0])
-        threads = max(1, cores() // workers)
-        try:
-            result = pass_over_layer(
-                passes.compared, lambda: source[layer[1]], distance, _layer_name(layer), threads
-            )
-        except InputError as error:
-            return error
-        ranks.put(position, result.doubled)
-        return result.statistics
-
-    # The cores are shared out already: among the layers, or the bands of one.
-    with one_thread_each():
-        for position, result in enumerate(in_order(passed, range(len(layers)), workers)):
+    sources: list[LayerSource] = [partial(source.__getitem__, layer[1]) for layer, source in layers]
+    distances = [passes.spec.distance_of(model) for (model, _), _ in layers]
+    names = [_layer_name(layer) for layer, _ in layers]
+    results = passes_over_layers(passes.compared, sources, distances, names)
+    for position, result in enumerate(results):
+        if isinstance(result, InputError):
             yield position, result
-            passes.progress(position + 1, len(layers))
+        else:
+            ranks.put(position, result.doubled)
+            yield position, result.statistics
+        passes.progress(position + 1, len(layers))
 
 
 # A unit of work of other processes is a layer. Its result is an entry, so that a run that was

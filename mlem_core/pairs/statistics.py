@@ -6,7 +6,7 @@ and contributions. They are made in one pass over the pairs of each layer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.base.work import cores
+from mlem_core.base.work import cores, in_order, one_thread_each
 from mlem_core.data.folds import fold_pairs
 from mlem_core.pairs.columns import FeatureColumn
 from mlem_core.pairs.designs import PairDesign, places_of
@@ -34,6 +34,8 @@ from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.ranks import PairRanks, pair_ranks
 from mlem_core.pairs.scored_pairs import FoldPairsIndex, ScoredPairs
 
+# All cores share a layer of more pairs: two at once would take twice the memory.
+LARGE = 2**24
 # Gives the representations (n_stimuli, n_units) of a layer, or its distances.
 LayerSource = Callable[[], NDArray[np.floating]]
 
@@ -288,10 +290,11 @@ def pair_statistics(
         distance_named(name)
     ranks = PairRanks(len(layers), pairs.design.n_pairs)
     statistics = []
-    for at, layer in enumerate(layers):
-        of_layer = pass_over_layer(pairs, layer, distances[at], names[at], cores())
-        ranks.put(at, of_layer.doubled)
-        statistics.append(of_layer.statistics)
+    for position, result in enumerate(passes_over_layers(pairs, layers, distances, names)):
+        if isinstance(result, InputError):
+            raise result
+        ranks.put(position, result.doubled)
+        statistics.append(result.statistics)
     return pairs.together(statistics, pairs.rank_products(ranks, range(len(layers))))
 
 
@@ -300,6 +303,32 @@ class LayerPass(NamedTuple):
 
     statistics: LayerStatistics
     doubled: NDArray[np.uint32]
+
+
+def passes_over_layers(
+    pairs: ComparedPairs,
+    layers: Sequence[LayerSource],
+    distances: Sequence[str],
+    names: Sequence[str],
+) -> Iterator[LayerPass | InputError]:
+    """The pass over each layer by the cores of this machine, or what is wrong with it.
+
+    Parameters are those of `pair_statistics`, a distance and a name for each layer.
+    """
+    workers = 1 if pairs.design.n_pairs > LARGE else min(cores(), max(1, len(layers)))
+    threads = max(1, cores() // workers)
+
+    def passed(position: int) -> LayerPass | InputError:
+        try:
+            return pass_over_layer(
+                pairs, layers[position], distances[position], names[position], threads
+            )
+        except InputError as error:
+            return error
+
+    # The cores are shared out already: among the layers, or the bands of one.
+    with one_thread_each():
+        yield from in_order(passed, range(len(layers)), workers)
 
 
 def pass_over_layer(
