@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -90,6 +90,12 @@ class FeatureDistance:
         if missing == "level":
             table[n_values, :n_values] = table[:n_values, n_values] = 1.0
         return cls(np.where(numbers < 0, n_values, numbers), table, None, missing)
+
+    def of_stimuli(self, stimuli: IntArray) -> FeatureDistance:
+        """Distances of some of the stimuli (n,)."""
+        codes = None if self.codes is None else self.codes[stimuli]
+        scaled = None if self.scaled is None else self.scaled[stimuli]
+        return replace(self, codes=codes, scaled=scaled)
 
     @property
     def n_stimuli(self) -> int:
@@ -312,6 +318,29 @@ class PairColumns:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def of_stimuli(self, stimuli: IntArray) -> PairColumns:
+        """Columns of the pairs of some of the stimuli (n,) alone."""
+        distances = tuple(distance.of_stimuli(stimuli) for distance in self.distances)
+        return self.of_distances(
+            self.features, self.kinds, self.value_names, distances, self.interactions
+        )
+
+    def with_feature(self, feature: FeatureColumn, missing: str) -> PairColumns:
+        """Columns with those of one more feature of the same stimuli.
+
+        Raises InputError: more than `MAX_COLUMNS` columns; interactions with a feature that is
+        coded by value.
+        """
+        if self.interactions and feature.names:
+            raise InputError("interactions need features that are coded as same or different.")
+        return self.of_distances(
+            (*self.features, feature.name),
+            (*self.kinds, feature.kind),
+            (*self.value_names, feature.names),
+            (*self.distances, FeatureDistance.of(feature, missing)),
+            self.interactions,
+        )
 
     def without_interactions(self) -> ChosenColumns:
         """Columns without the products of two feature distances."""

@@ -170,7 +170,13 @@ class ComparedPairs:
         folds : (n_stimuli,)
         missing, interactions : as in `PairColumns.of`, which raises for what it cannot take
         """
-        columns = PairColumns.of(features, missing, interactions)
+        return cls.of_columns(PairColumns.of(features, missing, interactions), folds, design)
+
+    @classmethod
+    def of_columns(
+        cls, columns: PairColumns, folds: IntArray, design: PairDesign | None = None
+    ) -> ComparedPairs:
+        """Pairs that have these columns, all of them or those of a design."""
         design = design or PairDesign.complete(len(folds))
         n_folds = int(fold_pairs(folds).max()) + 1
         tests = [
