@@ -14,7 +14,6 @@ from mlem_core.figures.groups import chosen_systems, group_summary, measures, sy
 from mlem_core.figures.groups import measures as labels
 from mlem_core.figures.systems import system_cells
 from mlem_core.groups.members import table_of_distances
-from mlem_core.groups.properties import LEVELS
 from mlem_core.groups.second_level import CONCLUSIVE
 from mlem_core.groups.summary import GroupSummary
 from mlem_core.groups.systems import FEWEST
@@ -181,8 +180,8 @@ def _agreement(summary: GroupSummary) -> None:
         wide,
         "system_why",
         "Contributions of properties to the RSA correlation of two distances (rsa), computed "
-        f"between disjoint systems. Numbers count as {LEVELS} levels; what they say inside one is "
-        "unexplained. There are no confidence intervals: contributions hold for these systems.",
+        "between disjoint systems. There are no confidence intervals: contributions hold for these "
+        "systems.",
     )
 
 
