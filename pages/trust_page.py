@@ -65,8 +65,8 @@ def _tests(view: View) -> None:
             score_table(intervals, view.layers, correction),
             "importance-tests",
             "Importances and scores",
-            "Of each layer's held-out ρ, ceiling and importances; p says whether an importance is "
-            "above 0 (one-sided).",
+            "Of each layer's held-out ρ and importances; p says whether an importance is above 0 "
+            "(one-sided).",
         )
         a, b = view.pair
         if a != b:

@@ -133,15 +133,15 @@ class _OfModels(Grouped, StimulusSource):
     interactions: bool = asked(
         False,
         "Interactions",
-        "Whether the metric model weighs products of two features too; importances then have a "
-        "line for each.",
+        "Whether products of two features are columns of their own. Importances then have a line "
+        "for each, and contributions count what they explain.",
     )
     values: tuple[str, ...] = asked(
         AUTO,
         "Features coded by value",
         "Features whose values have a distance each: which two differ, not only whether two do. "
         "all is every one with few enough values; auto, the default, takes the categorical ones "
-        "that the stimuli have pairs enough for, where that predicts better.",
+        "with few enough columns, where that predicts better in the inner folds.",
         metavar="a,b|all|none|auto",
         parse=_parse_values,
     )

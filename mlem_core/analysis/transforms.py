@@ -1,7 +1,7 @@
 """Variants of an analysis that need no new run of a model: views of stored representations.
 
 A view leaves out stimuli by their position, or changes the units of a layer; everything after it
-(distances, pair tables, maps) sees the view only, under an identity of its own.
+(distances, statistics of pairs, maps) sees the view only, under an identity of its own.
 """
 
 from __future__ import annotations

@@ -22,22 +22,6 @@ def joined(*parts: str) -> str:
     return " ".join(filter(None, parts))
 
 
-def ceiling(coding: str) -> str:
-    """Meaning of a ceiling in words; `coding` as in `mlem_core.pairs.columns.coding`."""
-    return (
-        "an estimate (from means over other stimuli) of the highest ρ that a function of the "
-        f"features can reach, coded {coding}"
-    )
-
-
-def ceiling_of(which: str, coding: str) -> str:
-    """Meaning of the ceiling of one of two layers in a sentence; `which` is "first" or "second"."""
-    return (
-        f"How far the {which} layer's distances can correlate with a function of the features: "
-        f"{ceiling(coding)}. Another coding of the same features may reach more."
-    )
-
-
 def tau_by_chance(n_features: int) -> str:
     """Size of τ by chance with so few features, in a sentence; empty where it is not defined."""
     if n_features < 2:
@@ -54,8 +38,8 @@ def scores(coding: str) -> str:
             f"a feature ({NOT_APART:g}: coded as same or different)"
         )
     return (
-        f"ρ, ρ with ties at random (rho_a), the ceiling, and {chosen}, as the inner "
-        "cross-validation chose it."
+        "ρ, ρ with ties at random (rho_a), the feature ceiling (where many pairs have equal "
+        f"columns), and {chosen}, as the inner cross-validation chose it."
     )
 
 
@@ -68,7 +52,8 @@ _TERMS: dict[str, tuple[str, str]] = {
     ),
     r"[Cc]eilings?": (
         "Feature ceiling",
-        "the highest held-out ρ that a function of the features, in their coding, can reach",
+        "an estimate of the highest held-out ρ that a function of the features, in their coding, "
+        "can reach; it is known only where many pairs have equal columns",
     ),
     r"\(FI\)|importances?": ("FI, importance", "the drop in held-out ρ when a feature is permuted"),
     r"τ": (
@@ -92,8 +77,8 @@ _TERMS: dict[str, tuple[str, str]] = {
     ),
     r"Shapley|[Tt]erms?|[Cc]ontributions?": (
         "Contribution",
-        "the part of a feature in the similarity of two layers; contributions and the unexplained "
-        "part add up to it",
+        "the part of a feature in the similarity of two layers, as far as the additive metric "
+        "explains it; contributions and the unexplained part add up to the similarity",
     ),
     r"[Uu]niversality": (
         "Universality",

@@ -164,7 +164,7 @@ def profiles_caption(context: FigureContext, *, flagged: bool) -> str:
         "Drop in held-out ρ when a feature is permuted (mean over folds).",
         spread,
         "Dashed: held-out ρ." * (not context.by_feature),
-        "Dotted: feature ceiling.",
+        "Dotted: feature ceiling." if context.results.scores["ceiling"].notna().any() else "",
         "Triangles: a conclusion changes in the audit." if flagged else "",
         "Grey: largest with permuted labels." if context.importance_chance is not None else "",
         f"{NOISE}." if context.noise_ceilings is not None and not context.by_feature else "",

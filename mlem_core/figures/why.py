@@ -19,7 +19,6 @@ import plotly.graph_objects as go
 from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.results import Results
 from mlem_core.base.labels import Names
-from mlem_core.base.text import fraction
 from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.figures.captions import joined, tau_by_chance
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
@@ -231,12 +230,11 @@ def draw_why_score(context: FigureContext, side: int) -> RenderedFigure | None:
         return None
     results, layer = context.results, context.pair[side]
     table = terms_of_score(context.analysis, context.selection, results, layer)
-    ceiling = float(results.scores.groupby(["model", "layer"])["ceiling"].mean()[layer])
     return RenderedFigure(
         waterfall(table, context.all_features, "held-out ρ"),
         f"Contributions to the held-out ρ of {context.called[side]}",
-        "Held-out ρ of the metric model as a sum over features (Shapley values), mean over folds; "
-        f"feature ceiling {fraction(ceiling)}. {context.basis}",
+        "Held-out ρ of the metric model as a sum over features, in proportion to the covariance of "
+        f"what each predicts with the ranks of the distances; mean over folds. {context.basis}",
         table,
     )
 

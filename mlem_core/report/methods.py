@@ -24,6 +24,8 @@ from mlem_core.estimators.ridge_solver import ALPHAS
 from mlem_core.figures.context import FigureContext, held_out
 from mlem_core.inference.explained import as_chosen
 from mlem_core.inference.resample import how_computed
+from mlem_core.measures.contributions import EXACT_FEATURES, ORDERS
+from mlem_core.measures.importance import PERMUTATIONS
 from mlem_core.models.registry import MODELS
 from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.distances import distance_named
@@ -111,6 +113,9 @@ def methods_paragraph(
         distance=distance_named(spec.distance).phrase,
         given=[names.model(name) for name in spec.precomputed if name in models],
         n_terms=results.weights["feature"].nunique(),
+        grouped=analysis.pairs_of(chosen).tests.is_grouped,
+        n_permutations=PERMUTATIONS,
+        n_orders=ORDERS * (len(chosen.features) > EXACT_FEATURES),
         estimator=_estimator(estimator, interactions) + said_of_choice(manifest, estimator),
         interactions=interactions,
         **_penalties(analysis, results),

@@ -136,7 +136,7 @@ def write_page(
 
 
 def _tables(context: FigureContext) -> dict[str, pd.DataFrame]:
-    """The tables that follow from the pair tables, by file name."""
+    """The tables that follow from the statistics of pairs, by file name."""
     analysis, results, selection = context.analysis, context.results, context.selection
     correlations = results.feature_correlations.rename_axis("feature").reset_index()
     summary = GroupSummary(analysis, results, selection, chance=context.chance_of(RSA))

@@ -124,8 +124,8 @@ def _bins(draft: Draft, column: str) -> None:
         sorted({0, *BINS, now}),
         format_func=lambda n: f"{n} quantile bins" if n else "values as they are",
         label_visibility="collapsed",
-        help="With continuous values nearly all pairs of stimuli differ. Bins of about equally "
-        "many stimuli make fewer patterns.",
+        help="Numeric features are taken as they are. Bins of about equally many stimuli help "
+        "where only the order of the values means something.",
         **choices.bound(
             f"form bins {column} {draft.name}", now, partial(state.put_pair, "bins", column)
         ),

@@ -1,7 +1,7 @@
 """Parameters of an analysis as they are chosen on a screen, in a form and beside a view.
 
-Beside a view some need other pair tables than the analysis has, which are made once, while one
-waits.
+Beside a view some need other statistics of the pairs than the analysis has, which are made once,
+while one waits.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ VALUES = (
     "distance of their own: a noun may be nearer to a pronoun than to a verb."
 )
 NO_VALUES = (
-    "No feature here can be coded by value: it needs at least three values, and enough pairs of "
-    "stimuli for each two."
+    "No feature here can be coded by value: it needs at least three values, and few "
+    "enough of them."
 )
 HOW = (
-    "Another answer needs other pair tables, which are made once from the representations in the "
+    "Another answer needs another pass over the pairs, once, with the representations in the "
     "store; that takes some seconds."
 )
 

@@ -18,9 +18,7 @@ import streamlit as st
 
 from mlem_core.analysis.source import as_added
 from mlem_core.base.errors import InputError
-from mlem_core.base.text import fraction
 from mlem_core.base.typing import parse_layer
-from mlem_core.figures import captions
 from mlem_core.figures.canvas import canvas_data, lacking_maps, settled
 from mlem_core.figures.context import FigureContext
 from mlem_core.figures.stimulus_maps import points_of
@@ -209,29 +207,11 @@ def _figures(view: View) -> None:
 
 
 def _alone(view: View) -> None:
-    """The feature ceiling of each of the two layers, and its held-out ρ as a sum over features."""
-    why = view.shown().why
-    ceilings = why.whole.iloc[1:].set_index("quantity")
+    """The held-out ρ of each of the two layers as a sum over features."""
     for side, name, place in zip(st.columns(2, gap="large"), view.pair, "ab", strict=True):
         with side:
             st.markdown(f"**{plain(stored.layer_title(name))}**")
-            if len(ceilings):
-                _show_ceiling(ceilings.loc[f"ceiling_{place}"], place, why.coding)
             frame.attempt(partial(exporting.show_figure, view, f"why_score_{place}"))
-
-
-def _show_ceiling(row: pd.Series, place: str, coding: str) -> None:
-    """The feature ceiling of all pairs, with its interval where there is one."""
-    span = ""
-    if pd.notna(row.get("lower")):
-        span = f"{fraction(row['lower'])} to {fraction(row['upper'])}"
-    which = {"a": "first", "b": "second"}[place]
-    st.metric(
-        "Feature ceiling",
-        fraction(row["value"]),
-        **uncertainty.below_metric(span),
-        help=plain(captions.ceiling_of(which, coding)),
-    )
 
 
 def _pairs(view: View) -> None:

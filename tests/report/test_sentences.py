@@ -33,6 +33,7 @@ def shown(over="", r=0.0, agreement=float("nan")):
     correlations = pd.DataFrame([[1.0, r], [r, 1.0]], list("ab"), list("ab"))
     made = {"n_profile_features": 2, "agreement": agreement, "feature_correlations": correlations}
     made["similarity_rsa"] = correlations
+    made["scores"] = pd.DataFrame({"ceiling": [0.5 if over else np.nan]})
     tests = SimpleNamespace(family="9 tests") if over else None
     said = {"basis": BASIS, "coding": WHETHER, "over": over, "names": None, "compared": None}
     said |= {"importance_chance": None, "noise_ceilings": None, "by_feature": True}
@@ -61,7 +62,7 @@ TESTED = profiles_caption(SURE, flagged=True)
     (compare_caption(SURE, flagged=False), "95 % CI over sentences and words."),
     (compare_caption(PLAIN, flagged=False), FOLDS),
     (map_caption(1_000, 1_200), "random sample of 1,000"),
-    (captions.ceiling(OF_VALUES), f"coded {OF_VALUES}"),
+    (TESTED, "Dotted: feature ceiling."),
     (captions.scores(WHETHER), "ridge penalty α"),
     (captions.scores(OF_VALUES), "strength β"),
     (captions.scores(OF_VALUES), "1e+12"),
@@ -73,11 +74,10 @@ def test_what_is_said(said, expected):
 
 @for_each(
     "said, not_there",
-    (profiles_caption(PLAIN, flagged=False), ("95 %", "Triangles")),
+    (profiles_caption(PLAIN, flagged=False), ("95 %", "Triangles", "ceiling")),
     (TESTED, (FOLDS,)),
     (map_caption(1_000, 1_000), ("sample",)),
     (similarity_caption(PLAIN, flagged=False), ("agreement",)),
-    (captions.ceiling_of("first", OF_VALUES), ("knows nothing",)),
     (captions.scores(WHETHER), ("β",)),
 )
 def test_what_is_not_said_of_what_is_not_there(said, not_there):
