@@ -117,8 +117,7 @@ def contributions(
     equations = fold_equations(moments)
     columns, n_layers = moments.columns, moments.n_layers
     n_features = len(columns.features)
-    among = np.sum([own.rank_covariances for own in equations], axis=0)
-    scale = np.divide(moments.rsa, among, out=np.zeros_like(among), where=among != 0)
+    scale = rank_scale(moments, equations)
     error = None
     if n_features <= exact_up_to:
         terms = np.zeros((n_features, n_layers, n_layers))
@@ -135,6 +134,12 @@ def contributions(
     return Contributions(
         columns.features, terms, moments.rsa - terms.sum(axis=0), moments.rsa, error
     )
+
+
+def rank_scale(moments: PairMoments, equations: Sequence[FoldEquations]) -> FloatArray:
+    """(n_layers, n_layers) factor from covariances inside folds to parts of the RSA correlation."""
+    among = np.sum([own.rank_covariances for own in equations], axis=0)
+    return np.divide(moments.rsa, among, out=np.zeros_like(among), where=among != 0)
 
 
 class FeatureSubset(NamedTuple):
@@ -172,11 +177,6 @@ def subsets(
 
     `without` is a feature that no set has.
     """
-    n_layers = equations.outside.shape[1]
-    empty = np.zeros((0, n_layers))
-    none = FeatureSubset(
-        (), np.empty(0, dtype=np.int64), np.zeros((0, 0)), empty, empty, np.zeros((n_layers,) * 2)
-    )
 
     def visit(subset: FeatureSubset) -> Iterator[FeatureSubset]:
         yield subset
@@ -185,7 +185,16 @@ def subsets(
             if feature != without:
                 yield from visit(with_feature(columns, equations, subset, feature))
 
-    return visit(none)
+    return visit(no_features(equations))
+
+
+def no_features(equations: FoldEquations) -> FeatureSubset:
+    """The empty set of features."""
+    n_layers = equations.outside.shape[1]
+    empty = np.zeros((0, n_layers))
+    return FeatureSubset(
+        (), np.empty(0, dtype=np.int64), np.zeros((0, 0)), empty, empty, np.zeros((n_layers,) * 2)
+    )
 
 
 def with_feature(

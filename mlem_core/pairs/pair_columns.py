@@ -181,6 +181,14 @@ class PairwiseColumn:
     second: FeatureDistance
     scale: float = 1.0
 
+    def with_values_of(self, givers: IntArray, *, first: bool, second: bool) -> PairwiseColumn:
+        """The column where each stimulus has the first or second value of another (n_stimuli,)."""
+        one = self.first.of_stimuli(givers) if first else self.first
+        if self.second is self.first and first == second:
+            return replace(self, first=one, second=one)
+        other = self.second.of_stimuli(givers) if second else self.second
+        return replace(self, first=one, second=other)
+
     def between(self, rows: IntArray, others: IntArray) -> FloatArray:
         """(n_rows, n_others) values for some stimuli with others."""
         apart = self.first.between(rows, others)
@@ -386,6 +394,27 @@ class PairColumns:
             ),
         )
         return ChosenColumns(columns, numbers, basis)
+
+    def with_values_of(self, givers: IntArray, feature: int) -> PairColumns:
+        """Columns where each stimulus has the value of another, of one feature alone.
+
+        Parameters
+        ----------
+        givers : (n_stimuli,) the stimulus whose value each has
+        feature : by number
+        """
+        basis = self.basis.copy()
+        own = self.basis_feature == feature
+        basis[:, own] = basis[givers][:, own]
+        pairwise = {
+            number: column.with_values_of(
+                givers,
+                first=self.first_feature[number] == feature,
+                second=self.second_feature[number] == feature,
+            )
+            for number, column in self.pairwise.items()
+        }
+        return replace(self, basis=basis, pairwise=pairwise)
 
     @property
     def part(self) -> IntArray:

@@ -1,0 +1,222 @@
+"""Contributions of a feature whose values are permuted over the stimuli, from moments of pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.measures.contributions import (
+    EXACT_FEATURES,
+    STABLE,
+    FeatureSubset,
+    FoldEquations,
+    fold_equations,
+    no_features,
+    rank_scale,
+    shapley_shares,
+    subsets,
+    with_feature,
+)
+from mlem_core.pairs.moments import PairMoments, SetMoments
+from mlem_core.pairs.permuted_moments import ColumnProducts, PermutedFeature, Target
+
+# All sets of the other features are visited where their number, the columns of the feature and the
+# square of all columns multiply to no more than this; beyond, the empty set and that of all others.
+MOST_WORK = 2**23
+# Numbers of the products of columns that are in memory together.
+CHUNK = 2**22
+
+
+@dataclass(frozen=True)
+class PermutedContributions:
+    """Contributions of features whose values are permuted, to the RSA of n_layers layers.
+
+    Attributes
+    ----------
+    moments : of the true values
+    ranks : for each layer (n_pairs,) twice the average ranks of the pairs, in condensed order
+    equations, outside, inside : of the folds, with moments over the pairs outside and inside them
+    most_work : see `MOST_WORK`
+    """
+
+    moments: PairMoments
+    ranks: Sequence[Target]
+    equations: Sequence[FoldEquations]
+    outside: Sequence[SetMoments]
+    inside: Sequence[SetMoments]
+    most_work: float = MOST_WORK
+
+    @classmethod
+    def of(
+        cls, moments: PairMoments, ranks: Sequence[Target], most_work: float = MOST_WORK
+    ) -> PermutedContributions:
+        """Raises InputError: moments of one fold."""
+        folds = range(moments.n_folds)
+        return cls(
+            moments,
+            ranks,
+            fold_equations(moments),
+            [moments.within(moments.training(fold)) for fold in folds],
+            [moments.inside_fold(fold) for fold in folds],
+            most_work,
+        )
+
+    def is_exact(self, feature: int) -> bool:
+        """Whether contributions of a feature are over all sets of the others."""
+        columns = self.moments.columns
+        n_features = len(columns.features)
+        n_columns = int(
+            ((columns.first_feature == feature) | (columns.second_feature == feature)).sum()
+        )
+        work = 2.0 ** (n_features - 1) * n_columns * len(columns) ** 2
+        return n_features <= EXACT_FEATURES and work <= self.most_work
+
+    def of_feature(self, feature: int, givers: IntArray) -> FloatArray:
+        """(n_permutations, n_layers, n_layers) contribution of a feature under permutations.
+
+        It is what `mlem_core.measures.contributions.contributions` gives for permuted values,
+        exactly where visiting all sets of the other features is little work. Elsewhere it is the
+        mean of what the feature adds to no other and to all others: its permuted columns have
+        little to do with theirs, so that both are nearly the same.
+
+        Parameters
+        ----------
+        feature : by number
+        givers : (n_permutations, n_stimuli) the stimulus whose value each has
+        """
+        moments = self.moments
+        permuted = PermutedFeature(moments.columns, feature, givers, moments.block)
+        folds = range(moments.n_folds)
+        sets = [moments.training(fold) for fold in folds] + [moments.tested(fold) for fold in folds]
+        sums = permuted.target_sums(np.stack(sets), self.ranks)
+        terms = np.zeros((len(givers), moments.n_layers, moments.n_layers))
+        step = max(1, CHUNK // (len(permuted.numbers) * len(moments.columns)))
+        for start in range(0, len(givers), step):
+            some = slice(start, start + step)
+            of_columns = sums.column_sums(some)
+            products = sums.column_products(some, moments.n_folds)
+            for fold in folds:
+                tested = moments.n_folds + fold
+                outside = _Sums(*of_columns[fold], sums.with_targets[fold, some])
+                permuted_equations = _regular(permuted, self.outside[fold], outside, products[fold])
+                inside = _without_untested(
+                    moments,
+                    permuted.of_permutations(some),
+                    fold,
+                    _Sums(*of_columns[tested], sums.with_targets[tested, some]),
+                ).centred(self.inside[fold].rank_means)
+                for subset, share in self._sets(fold, feature):
+                    terms[some] += share * _added(permuted, subset, permuted_equations, inside)
+        return terms * rank_scale(moments, self.equations)
+
+    def _sets(self, fold: int, feature: int) -> Iterator[tuple[FeatureSubset, float]]:
+        """Sets of the other features, each with how much what the feature adds to it counts."""
+        columns, equations = self.moments.columns, self.equations[fold]
+        n_features = len(columns.features)
+        if self.is_exact(feature):
+            for subset in subsets(columns, equations, without=feature):
+                yield subset, -float(shapley_shares(subset.members, n_features)[feature])
+            return
+        subset = no_features(equations)
+        yield subset, 0.5
+        for other in range(n_features):
+            if other != feature:
+                subset = with_feature(columns, equations, subset, other)
+        yield subset, 0.5
+
+
+class _Sums(NamedTuple):
+    """Sums over pairs of the columns of a permuted feature.
+
+    n_pairs : number of pairs
+    columns : (n_permutations, n_columns)
+    with_ranks : (n_permutations, n_layers, n_columns) of products with the ranks
+    """
+
+    n_pairs: float
+    columns: FloatArray
+    with_ranks: FloatArray
+
+    def centred(self, rank_means: FloatArray) -> FloatArray:
+        """(n_permutations, n_columns, n_layers) of products less their means (n_layers,)."""
+        centred = self.with_ranks - rank_means[:, None] * self.columns[:, None]
+        return centred.transpose(0, 2, 1)
+
+
+class _FeatureEquations(NamedTuple):
+    """Equations of the columns of a permuted feature outside a fold, as those of `FoldEquations`.
+
+    gram : (n_permutations, n_columns, n_columns)
+    with_others : (n_permutations, n_columns, n_others)
+    with_ranks : (n_permutations, n_columns, n_layers)
+    """
+
+    gram: FloatArray
+    with_others: FloatArray
+    with_ranks: FloatArray
+
+
+def _regular(
+    permuted: PermutedFeature, moments: SetMoments, sums: _Sums, products: ColumnProducts
+) -> _FeatureEquations:
+    """Equations from sums over the pairs outside a fold; `moments` are those of the true values."""
+    means = sums.columns[:, :, None] / max(sums.n_pairs, 1.0)
+    gram = products.gram - means * sums.columns[:, None]
+    diagonal = np.einsum("poo->po", gram)
+    constant = ~(diagonal > 0)
+    diagonal += np.where(constant, 1.0, STABLE * diagonal)
+    of_others = moments.means[permuted.others.numbers]
+    with_others = products.with_others - sums.columns[:, :, None] * of_others
+    with_ranks = np.where(constant[:, :, None], 0.0, sums.centred(moments.rank_means))
+    return _FeatureEquations(gram, with_others, with_ranks)
+
+
+def _without_untested(
+    moments: PairMoments, permuted: PermutedFeature, fold: int, sums: _Sums
+) -> _Sums:
+    """Sums over the pairs inside a fold without those that do not test it."""
+    if moments.untested is None:
+        return sums
+    inside = moments.folds[moments.untested.first] == fold
+    first, second = moments.untested.first[inside], moments.untested.second[inside]
+    of_pairs = permuted.sums_of_pairs(first, second, moments.untested.ranks[:, inside])
+    return _Sums(
+        sums.n_pairs - len(first), sums.columns - of_pairs[0], sums.with_ranks - of_pairs[1]
+    )
+
+
+def _added(
+    permuted: PermutedFeature,
+    subset: FeatureSubset,
+    equations: _FeatureEquations,
+    inside: FloatArray,
+) -> FloatArray:
+    """(n_permutations, n_layers, n_layers) what the feature adds to what others explain.
+
+    Of the equations of both, the Schur complement of the others' is left.
+    """
+    columns = permuted.columns
+    members = [*subset.members, permuted.feature]
+    first, second = (
+        columns.first_feature[permuted.numbers],
+        columns.second_feature[permuted.numbers],
+    )
+    new = np.flatnonzero(np.isin(first, members) & np.isin(second, members))
+    gram, outside = equations.gram[:, new[:, None], new], equations.with_ranks[:, new]
+    inside = inside[:, new]
+    if len(subset.chosen):
+        n_permutations, n_new, n_old = len(gram), len(new), len(subset.chosen)
+        others = np.searchsorted(permuted.others.numbers, subset.chosen)
+        crossed = equations.with_others[:, new[:, None], others].reshape(-1, n_old)
+        solved = solve_triangular(subset.factor, crossed.T, lower=True, check_finite=False)
+        projected = solved.T.reshape(n_permutations, n_new, n_old)
+        gram -= projected @ projected.transpose(0, 2, 1)
+        outside = outside - projected @ subset.outside
+        inside = inside - projected @ subset.inside
+    one_way = outside.transpose(0, 2, 1) @ np.linalg.solve(gram, inside)
+    return np.asarray((one_way + one_way.transpose(0, 2, 1)) / 2)

@@ -1,0 +1,437 @@
+"""Moments of the columns of one feature when its values are permuted over the stimuli.
+
+Permuted labels change the columns of one feature alone. Their moments with each other and with the
+columns of the other features follow from sums over stimuli, those with targets from X = R φ with
+the permuted columns φ of the basis of all permutations side by side, block by block. Columns that
+are no sums of products are computed pair by pair for each permutation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.pairs.moments import TILE, tiles
+from mlem_core.pairs.pair_columns import ChosenColumns, PairColumns, PairwiseColumn
+
+# Targets (n_pairs,) in condensed order: doubled ranks, which are centred, or numbers as they are.
+Target = NDArray[Any]
+
+
+class ColumnProducts(NamedTuple):
+    """Sums of products over the pairs inside a set of stimuli, under n_permutations permutations.
+
+    Attributes
+    ----------
+    gram : (n_permutations, n_columns, n_columns) of two columns of the permuted feature
+    with_others : (n_permutations, n_columns, n_others) of its columns with those of other features
+    """
+
+    gram: FloatArray
+    with_others: FloatArray
+
+
+@dataclass(frozen=True)
+class PermutedFeature:
+    """The columns of one feature with its values permuted, those of the others as they are.
+
+    Attributes
+    ----------
+    columns : of the pairs
+    feature : by number
+    givers : (n_permutations, n_stimuli) the stimulus whose value of the feature each has
+    block : (n_stimuli,) block of each stimulus
+    """
+
+    columns: PairColumns
+    feature: int
+    givers: IntArray
+    block: IntArray
+
+    def of_permutations(self, some: slice) -> PermutedFeature:
+        """The columns under some of the permutations."""
+        return replace(self, givers=self.givers[some])
+
+    @cached_property
+    def numbers(self) -> IntArray:
+        """(n_columns,) numbers of the feature's columns, its products with others included."""
+        first, second = self.columns.first_feature, self.columns.second_feature
+        return np.flatnonzero((first == self.feature) | (second == self.feature))
+
+    @cached_property
+    def alone(self) -> ChosenColumns:
+        """The columns of the feature, without its products with others."""
+        return self.columns.of_features([self.feature])
+
+    @cached_property
+    def others(self) -> ChosenColumns:
+        """The columns of the other features."""
+        n_features = len(self.columns.features)
+        return self.columns.of_features([f for f in range(n_features) if f != self.feature])
+
+    @cached_property
+    def pairwise(self) -> IntArray:
+        """(n_pairwise,) which of its columns are no sums of products, as places in `numbers`."""
+        return np.flatnonzero(np.isin(self.numbers, list(self.columns.pairwise)))
+
+    @cached_property
+    def products(self) -> IntArray:
+        """(n_products,) which of its columns are sums of products, as places in `numbers`."""
+        return np.flatnonzero(~np.isin(self.numbers, list(self.columns.pairwise)))
+
+    @cached_property
+    def basis(self) -> FloatArray:
+        """(n_stimuli, n_basis) the feature's columns of the basis, without the constant."""
+        return np.ascontiguousarray(self.alone.columns.basis[:, 1:])
+
+    def with_constant(self, permutation: int) -> FloatArray:
+        """(n_stimuli, 1 + n_basis) its basis under a permutation, the constant first."""
+        return np.insert(self.basis[self.givers[permutation]], 0, 1.0, axis=1)
+
+    @cached_property
+    def crossed_terms(self) -> _CrossedTerms:
+        """Terms of every two of its columns that are sums of products."""
+        return _crossed_terms(self.alone.columns)
+
+    def pairwise_columns(self, permutation: int) -> list[PairwiseColumn]:
+        """Its columns that are no sums of products under a permutation."""
+        columns = []
+        for number in self.numbers[self.pairwise]:
+            first = bool(self.columns.first_feature[number] == self.feature)
+            second = bool(self.columns.second_feature[number] == self.feature)
+            column = self.columns.pairwise[int(number)]
+            givers = self.givers[permutation]
+            columns.append(column.with_values_of(givers, first=first, second=second))
+        return columns
+
+    def target_sums(self, sets: NDArray[np.bool_], targets: Sequence[Target]) -> TargetSums:
+        """Sums of products with targets over the pairs inside sets of blocks (n_sets, n_blocks)."""
+        others = self.others.columns.pairwise.values()
+        n_columns, n_matrices, D = len(self.numbers), len(others) + len(targets), len(self.pairwise)
+        shape, n_products = (len(sets), len(self.givers)), len(self.others.columns.product_columns)
+        with_matrices = np.zeros((n_matrices, *shape, n_columns))
+        totals, gram = np.zeros((*shape, D)), np.zeros((*shape, D, n_columns))
+        with_products = np.zeros((*shape, D, n_products))
+        for b, c, rows, stimuli, places in tiles(self.block, n_matrices + 2 * D):
+            within = np.flatnonzero(sets[:, b] & sets[:, c]).tolist()
+            if c < b or not within:
+                continue
+            # Sums of both orders of two stimuli: all columns and targets are the same in both.
+            times = 1.0 if b == c else 2.0
+            tile = np.empty((n_matrices, *places.shape))
+            for number, column in enumerate(others):
+                tile[number] = column.between(rows, stimuli)
+            for number, target in enumerate(targets):
+                tile[len(others) + number] = _centred(target, places)
+            tile[:, rows[:, None] == stimuli] = 0.0
+            if len(self.products):
+                products = times * self._with_matrices(tile, rows, stimuli)
+                for number in within:
+                    with_matrices[:, number][..., self.products] += products
+            for permutation in range(len(self.givers) if D else 0):
+                of_tile = self._of_pairwise(permutation, tile, rows, stimuli)
+                for number in within:
+                    at = number, permutation
+                    with_matrices[:, *at, self.pairwise] += times * of_tile.with_matrices
+                    totals[at] += times * of_tile.totals
+                    gram[at] += times * of_tile.gram
+                    with_products[at] += times * of_tile.with_products
+        split = len(others)
+        return TargetSums(
+            self,
+            sets,
+            np.moveaxis(with_matrices[split:], 0, 2) / 2,
+            np.moveaxis(with_matrices[:split], 0, 3) / 2,
+            totals / 2,
+            gram / 2,
+            with_products / 2,
+        )
+
+    def _with_matrices(self, tile: FloatArray, rows: IntArray, stimuli: IntArray) -> FloatArray:
+        """(n_matrices, n_permutations, n_products) sums of products over a tile."""
+        columns, n_basis = self.alone.columns, self.basis.shape[1]
+        left, right = columns.left, columns.right
+        n_permutations = len(self.givers)
+        sums = np.empty((len(tile), n_permutations, len(columns.starts)))
+        flat = tile.reshape(-1, len(stimuli))
+        with_constant = tile.sum(axis=2)
+        step = max(1, TILE // (max(len(flat), len(stimuli)) * n_basis))
+        for start in range(0, n_permutations, step):
+            some = slice(start, start + step)
+            of_rows = self.basis[self.givers[some, rows].T]
+            of_others = self.basis[self.givers[some, stimuli].T]
+            n_some = of_rows.shape[1]
+            crossed = (flat @ of_others.reshape(len(stimuli), -1)).reshape(
+                len(tile), len(rows), n_some, n_basis
+            )
+            both = np.empty((len(tile), n_some, n_basis + 1, n_basis + 1))
+            both[:, :, 0, 0] = with_constant.sum(axis=1)[:, None]
+            both[:, :, 0, 1:] = crossed.sum(axis=1)
+            of_rows = of_rows.transpose(1, 2, 0)
+            both[:, :, 1:, 0] = np.moveaxis(of_rows @ with_constant.T, 2, 0)
+            both[:, :, 1:, 1:] = of_rows @ crossed.transpose(0, 2, 1, 3)
+            sums[:, some] = columns.sum_terms(both[:, :, left, right])
+        return sums
+
+    def _of_pairwise(
+        self, permutation: int, tile: FloatArray, rows: IntArray, stimuli: IntArray
+    ) -> _PairwiseSums:
+        values = np.stack([c.between(rows, stimuli) for c in self.pairwise_columns(permutation)])
+        values[:, rows[:, None] == stimuli] = 0.0
+        flat = values.reshape(len(values), -1)
+        gram = np.empty((len(values), len(self.numbers)))
+        gram[:, self.pairwise] = flat @ flat.T
+        alone, others = self.alone.columns, self.others.columns
+        basis = self.with_constant(permutation)
+        gram[:, self.products] = _with_products(alone, basis, values, rows, stimuli)
+        with_products = _with_products(others, others.basis, values, rows, stimuli)
+        with_matrices = tile.reshape(len(tile), -1) @ flat.T
+        return _PairwiseSums(with_matrices, flat.sum(axis=1), gram, with_products)
+
+    def sums_of_pairs(
+        self, first: IntArray, second: IntArray, targets: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Sums over some pairs of the columns, and of their products with targets.
+
+        Parameters
+        ----------
+        first, second : (n_pairs,) the stimuli
+        targets : (n_targets, n_pairs)
+
+        Returns
+        -------
+        (n_permutations, n_columns); (n_permutations, n_targets, n_columns)
+        """
+        columns = self.alone.columns
+        shape = len(self.givers), 1 + len(targets), len(self.numbers)
+        sums, weights = np.empty(shape), np.concatenate((np.ones((1, len(first))), targets))
+        for permutation in range(len(self.givers)):
+            phi = self.with_constant(permutation)
+            both = (weights[:, :, None] * phi[first]).transpose(0, 2, 1) @ phi[second]
+            by_column = columns.sum_terms(both[:, columns.left, columns.right])
+            sums[permutation][:, self.products] = by_column
+            for place, column in zip(
+                self.pairwise, self.pairwise_columns(permutation), strict=True
+            ):
+                sums[permutation, :, place] = weights @ column.of_pairs(first, second)
+        return sums[:, 0], sums[:, 1:]
+
+
+class _PairwiseSums(NamedTuple):
+    """Sums over a tile of columns that are no sums of products.
+
+    with_matrices : (n_matrices, n_pairwise)
+    totals : (n_pairwise,)
+    gram : (n_pairwise, n_columns)
+    with_products : (n_pairwise, n_products) with the other columns that are sums of products
+    """
+
+    with_matrices: FloatArray
+    totals: FloatArray
+    gram: FloatArray
+    with_products: FloatArray
+
+
+@dataclass(frozen=True)
+class TargetSums:
+    """Sums over the pairs inside sets of stimuli, which need a look at pairs.
+
+    Attributes
+    ----------
+    permuted : the columns
+    sets : (n_sets, n_blocks)
+    with_targets : (n_sets, n_permutations, n_targets, n_columns) of products of targets with the
+        feature's columns
+    with_pairwise : (n_sets, n_permutations, n_columns, n_pairwise_others) with the columns of other
+        features that are no sums of products
+    totals, gram, with_products : (n_sets, n_permutations, n_pairwise, ...) of the feature's columns
+        that are no sums of products: their sums; of products with the feature's columns; with those
+        of others that are sums of products
+    """
+
+    permuted: PermutedFeature
+    sets: NDArray[np.bool_]
+    with_targets: FloatArray
+    with_pairwise: FloatArray
+    totals: FloatArray
+    gram: FloatArray
+    with_products: FloatArray
+
+    def column_sums(self, some: slice) -> list[tuple[float, FloatArray]]:
+        """For each set its number of pairs, and sums (n_some, n_columns) of the columns."""
+        of_sets = []
+        for number, moments in enumerate(self._basis_moments(some)):
+            sums = np.empty((len(moments.gram), len(self.permuted.numbers)))
+            sums[:, self.permuted.products] = _product_totals(self.permuted, moments.gram)
+            sums[:, self.permuted.pairwise] = self.totals[number, some]
+            of_sets.append((moments.n_pairs, sums))
+        return of_sets
+
+    def column_products(self, some: slice, n_sets: int) -> list[ColumnProducts]:
+        """For each of the first sets, sums of products of the columns under some permutations."""
+        permuted = self.permuted
+        products, pairwise, others = permuted.products, permuted.pairwise, permuted.others.columns
+        of_sets = []
+        for number, moments in enumerate(self._basis_moments(some)[:n_sets]):
+            n_some, n_columns = len(moments.gram), len(permuted.numbers)
+            gram = np.zeros((n_some, n_columns, n_columns))
+            gram[:, products[:, None], products] = _product_gram(permuted, moments.gram)
+            gram[:, pairwise] = self.gram[number, some]
+            gram[:, :, pairwise] = self.gram[number, some].transpose(0, 2, 1)
+            crossed = np.zeros((n_some, n_columns, len(others)))
+            of_products = _products_with_others(permuted, moments.with_others)
+            crossed[:, products[:, None], others.product_columns] = of_products
+            crossed[:, pairwise[:, None], others.product_columns] = self.with_products[number, some]
+            crossed[:, :, list(others.pairwise)] = self.with_pairwise[number, some]
+            of_sets.append(ColumnProducts(gram, crossed))
+        return of_sets
+
+    def _basis_moments(self, some: slice) -> list[_BasisMoments]:
+        """For each set, moments of the basis under some permutations."""
+        permuted = self.permuted
+        by_block = []
+        for block in range(self.sets.shape[1]):
+            by_block.append(_basis_moments(permuted, some, np.flatnonzero(permuted.block == block)))
+        of_sets = []
+        for blocks in self.sets:
+            inside = [by_block[b] for b in np.flatnonzero(blocks)]
+            gram = np.sum([moments.gram for moments in inside], axis=0)
+            with_others = np.sum([moments.with_others for moments in inside], axis=0)
+            of_sets.append(_BasisMoments(gram, with_others))
+        return of_sets
+
+
+def _with_products(
+    columns: PairColumns, basis: FloatArray, values: FloatArray, rows: IntArray, stimuli: IntArray
+) -> FloatArray:
+    """(n_values, n_products) sums of products of values (n_values, n_rows, n_others) with columns.
+
+    `basis` is (n_stimuli, n_basis), of the columns that are sums of products.
+    """
+    crossed = (values @ basis[stimuli])[:, :, columns.right]
+    return columns.sum_terms((basis[rows][:, columns.left] * crossed).sum(axis=1))
+
+
+def _centred(target: Target, places: IntArray) -> FloatArray:
+    if target.dtype == np.uint32:
+        return np.asarray((target[places] - (len(target) + 1.0)) / 2)
+    return np.asarray(target[places], dtype=np.float64)
+
+
+class _BasisMoments(NamedTuple):
+    """Σ φ(i) φ(i)ᵀ over some stimuli under n permutations; the constant is the first of each basis.
+
+    gram : (n, n_basis, n_basis) of the feature's basis
+    with_others : (n, n_basis, n_basis_others) with that of the others
+    """
+
+    gram: FloatArray
+    with_others: FloatArray
+
+    @property
+    def n_pairs(self) -> float:
+        n = float(self.gram[0, 0, 0])
+        return n * (n - 1) / 2
+
+
+def _basis_moments(permuted: PermutedFeature, some: slice, stimuli: IntArray) -> _BasisMoments:
+    basis = permuted.basis[permuted.givers[some, stimuli]].transpose(0, 2, 1)
+    of_others = permuted.others.columns.basis[stimuli]
+    n_basis = basis.shape[1] + 1
+    gram = np.empty((len(basis), n_basis, n_basis))
+    with_others = np.empty((len(basis), n_basis, of_others.shape[1]))
+    gram[:, 0, 0] = len(stimuli)
+    gram[:, 0, 1:] = gram[:, 1:, 0] = basis.sum(axis=2)
+    gram[:, 1:, 1:] = basis @ basis.transpose(0, 2, 1)
+    with_others[:, 0] = of_others.sum(axis=0)
+    with_others[:, 1:] = basis @ of_others
+    return _BasisMoments(gram, with_others)
+
+
+def _product_totals(permuted: PermutedFeature, A: FloatArray) -> FloatArray:
+    """(n, n_products) sums of the columns; A (n, n_basis, n_basis) as in `_BasisMoments`."""
+    columns = permuted.alone.columns
+    by_term = A[:, 0, columns.left] * A[:, 0, columns.right]
+    return np.asarray((columns.sum_terms(by_term) - A[:, 0] @ columns.of_same_stimulus) / 2)
+
+
+def _product_gram(permuted: PermutedFeature, A: FloatArray) -> FloatArray:
+    """(n, n_products, n_products) sums of products of two columns."""
+    columns, terms = permuted.alone.columns, permuted.crossed_terms
+    left, right, same = columns.left, columns.right, columns.of_same_stimulus
+    gram = np.zeros((len(A), len(columns.starts), len(columns.starts)))
+    if len(terms.starts):
+        by_terms = A[:, left[terms.first], left[terms.second]]
+        by_terms *= A[:, right[terms.first], right[terms.second]]
+        by_terms *= terms.sign
+        gram[:, terms.row, terms.column] = np.add.reduceat(by_terms, terms.starts, axis=1)
+    return np.asarray((gram - same.T @ A @ same) / 2)
+
+
+def _products_with_others(permuted: PermutedFeature, A: FloatArray) -> FloatArray:
+    """(n, n_products, n_products_others); A (n, n_basis, n_basis_others)."""
+    columns, others = permuted.alone.columns, permuted.others.columns
+    if not len(columns.starts) or not len(others.starts):
+        return np.zeros((len(A), len(columns.starts), len(others.starts)))
+    # A column is the same in both orders of two stimuli, so that one order of its terms does.
+    half = np.flatnonzero(columns.left <= columns.right)
+    left, right = columns.left[half], columns.right[half]
+    weight = columns.sign[half] * np.where(left < right, 2.0, 1.0)
+    starts = np.flatnonzero(np.diff(columns.column[half], prepend=-1))
+    of_left, of_right = A[:, left] * weight[:, None], A[:, right]
+    by_term = np.zeros((len(A), len(half), len(others.starts)))
+    # First the first term of every other column, then the second of those that have one, ...
+    n_terms = np.diff([*others.starts, len(others.column)])
+    for number in range(n_terms.max()):
+        which = np.flatnonzero(n_terms > number)
+        terms = others.starts[which] + number
+        products = of_left[:, :, others.left[terms]] * others.sign[terms]
+        products *= of_right[:, :, others.right[terms]]
+        if len(which) == by_term.shape[2]:
+            by_term += products
+        else:
+            by_term[:, :, which] += products
+    crossed = np.add.reduceat(by_term, starts, axis=1) if len(starts) < len(half) else by_term
+    return np.asarray((crossed - columns.of_same_stimulus.T @ A @ others.of_same_stimulus) / 2)
+
+
+class _CrossedTerms(NamedTuple):
+    """Terms of two columns whose product is not 0 for every stimulus, in the order of the columns.
+
+    first, second, sign : (n_crossed,)
+    starts : (n_both,) where the terms of two columns begin
+    row, column : (n_both,) these columns
+    """
+
+    first: IntArray
+    second: IntArray
+    sign: FloatArray
+    starts: IntArray
+    row: IntArray
+    column: IntArray
+
+
+def _crossed_terms(columns: PairColumns) -> _CrossedTerms:
+    absolute = np.abs(columns.basis)
+    together = absolute.T @ absolute > 0
+    left, right = columns.left, columns.right
+    first, second = np.nonzero(together[left[:, None], left] & together[right[:, None], right])
+    both = columns.column[first] * len(columns) + columns.column[second]
+    order = np.argsort(both, kind="stable")
+    first, second, both = first[order], second[order], both[order]
+    starts = np.flatnonzero(np.diff(both, prepend=-1))
+    product = np.searchsorted(columns.product_columns, columns.column)
+    return _CrossedTerms(
+        first,
+        second,
+        columns.sign[first] * columns.sign[second],
+        starts,
+        product[first[starts]],
+        product[second[starts]],
+    )

@@ -1,0 +1,122 @@
+"""Contributions of permuted features: columns made anew of permuted values, one at a time."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+from explicit import random_features, random_folds, random_layer
+from inputs import for_each
+from made_moments import made_up, moments_of, moments_of_columns
+
+from mlem_core.data.stimuli import Rdm
+from mlem_core.inference import permuted_contributions
+from mlem_core.inference.permuted_contributions import PermutedContributions
+from mlem_core.measures.contributions import contributions
+from mlem_core.pairs import permuted_moments
+from mlem_core.pairs.columns import FeatureColumn, feature_columns
+from mlem_core.pairs.pair_columns import PairColumns
+from mlem_core.pairs.ranks import pair_ranks
+
+N = 60
+
+
+def givers_of(n, n_permutations=3, seed=0):
+    """Whose value each stimulus takes: permutations, and a draw in which some give twice."""
+    rng = np.random.default_rng(seed)
+    return np.stack(
+        [*(rng.permutation(n) for _ in range(n_permutations - 1)), rng.integers(n, size=n)]
+    )
+
+
+def anew(columns, layers, folds, feature, givers, items=None, **more):
+    """Contributions of a feature from columns that are made of its permuted values."""
+    found = []
+    for row in givers:
+        permuted = list(columns)
+        permuted[feature] = replace(columns[feature], values=columns[feature].values[row])
+        made = moments_of_columns(PairColumns.of(permuted, **more), layers, folds, items)
+        found.append(contributions(made.moments).terms[feature])
+    return np.stack(found)
+
+
+def permuted_terms(made, feature, givers, most_work=np.inf):
+    ranks = [pair_ranks(own) for own in made.distances]
+    return PermutedContributions.of(made.moments, ranks, most_work).of_feature(feature, givers)
+
+
+ITEMS = np.arange(N) % 23
+
+
+@for_each(
+    "by_value, more",
+    ((), {}),
+    (("kind", "length"), {}),
+    (("kind",), {"missing": "level"}),
+    ((), {"interactions": True}),
+    (("kind",), {"items": ITEMS}),
+    ((), {"items": ITEMS, "interactions": True}),
+)
+@for_each("feature", 0, 1, 2, 3)
+def test_permuted_features_contribute_what_columns_made_anew_do(by_value, more, feature):
+    features, folds, givers = random_features(N), random_folds(N), givers_of(N)
+    layers = [random_layer(features, seed) for seed in (1, 2, 3)]
+    columns = feature_columns(features, resolved=by_value)
+    made = moments_of(features, layers, folds, by_value=by_value, **more)
+    found = permuted_terms(made, feature, givers)
+    expected = anew(columns, layers, folds, feature, givers, **more)
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+@for_each("feature", 0, 1)
+@for_each("alone", False, True)
+def test_features_given_by_distances_are_permuted_too(feature, alone):
+    """Rows and columns of the distances change places; folds are over sentences and words."""
+    rng, names = np.random.default_rng(0), ("a", "b", "c", "d")
+    points = rng.random((4, 2))
+    apart = np.abs(points[:, None] - points).sum(axis=2)
+    values = rng.choice(np.array(names, dtype=object), N)
+    rdm = FeatureColumn("meaning", "rdm", values, (0.0, 2.0), rdm=Rdm(names, apart))
+    features = random_features(N)
+    columns = [rdm, feature_columns(features)[feature]]
+    if alone:
+        columns, feature = columns[feature : feature + 1], 0
+    # Three folds, and stimuli that stand between two of them.
+    folds, givers = rng.integers(-3, 3, N), givers_of(N)
+    layers = [random_layer(features, seed) for seed in (1, 2)]
+    made = moments_of_columns(PairColumns.of(columns), layers, folds)
+    found = permuted_terms(made, feature, givers)
+    expected = anew(columns, layers, folds, feature, givers)
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+def test_two_sets_of_the_others_say_nearly_what_all_say():
+    """Two features that go together; a third, of words, that layers know; all labels of words."""
+    n, n_words, rng = 300, 60, np.random.default_rng(0)
+    word = rng.integers(n_words, size=n)
+    kind, place = rng.integers(0, 4, n_words)[word], rng.uniform(size=n)
+    features = pd.DataFrame(
+        {
+            "kind": kind.astype(str),
+            "near kind": np.where(rng.random(n) < 0.8, kind, rng.integers(0, 4, n)).astype(str),
+            "place": place,
+            "near place": place + 0.1 * rng.standard_normal(n),
+        }
+    )
+    meaning, centres = rng.standard_normal((n_words, 6)), 1.5 * rng.standard_normal((4, 6))
+    layers = [meaning[word] + centres[kind] + rng.standard_normal((n, 6)) for _ in range(2)]
+    folds = random_folds(n)
+    made = moments_of(features, layers, folds, by_value=("kind", "near kind"))
+    _, first = np.unique(word, return_index=True)
+    givers = np.stack([first[rng.permutation(n_words)][word] for _ in range(40)])
+    exact, two_sets = (permuted_terms(made, 0, givers, work)[:, 0, 1] for work in (np.inf, 0))
+    # Labels of words say which word it is.
+    assert exact.mean() > 5 * exact.std() / np.sqrt(len(exact))
+    np.testing.assert_allclose(two_sets, exact, atol=0.03 * exact.std() + 1e-9)
+
+
+def test_many_permutations_are_taken_a_few_at_a_time(monkeypatch):
+    made, givers = made_up(by_value=("kind",)), givers_of(N, 7)
+    at_once = permuted_terms(made, 0, givers)
+    monkeypatch.setattr(permuted_contributions, "CHUNK", 1)
+    monkeypatch.setattr(permuted_moments, "TILE", 1)
+    np.testing.assert_allclose(permuted_terms(made, 0, givers), at_once, atol=1e-12)
