@@ -11,17 +11,16 @@ from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import PairDesign, places_of
 from mlem_core.pairs.moments import (
     PairMoments,
-    StimulusSums,
     Untested,
     blocks_of_folds,
     layer_moments,
     pair_moments,
     products_of_ranks,
-    stimulus_sums,
 )
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.scored_pairs import FoldPairsIndex, ScoredPairs
+from mlem_core.pairs.unit_sums import UnitSums, unit_sums
 
 
 class Made(NamedTuple):
@@ -37,9 +36,10 @@ class Made(NamedTuple):
     distances: Any
     folds: Any
 
-    def stimulus_sums(self) -> StimulusSums:
+    def unit_sums(self, is_member) -> UnitSums:
+        """Sums of units, (n_units, n_stimuli)."""
         ranks = [pair_ranks(own) for own in self.distances]
-        return stimulus_sums(self.moments.columns, self.folds, ranks)
+        return unit_sums(self.moments, is_member, ranks, self.distances)
 
 
 def moments_of(

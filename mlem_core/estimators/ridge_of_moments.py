@@ -56,28 +56,35 @@ def normal_equations(
     [0, 1].
     """
     grams, means, with_target, target_means = [], [], [], []
-    n_pairs = moments.n_pairs
     for without in sets:
         blocks = moments.training(*without)
         own = moments.within(blocks)
         grams.append(own.gram)
         means.append(own.means)
+        scale = target_scales(moments, without, target)
         if target == "rank":
-            with_target.append(own.with_ranks / n_pairs)
-            target_means.append(own.rank_means / n_pairs + 0.5)
+            with_target.append(own.with_ranks / scale[:, None])
+            target_means.append(own.rank_means / scale + 0.5)
             continue
         low, high = moments.spans(blocks)
         constant = ~(high > low)
-        span = np.where(constant, 1.0, high - low)
-        scaled = own.with_distances / span[:, None]
+        scaled = own.with_distances / scale[:, None]
         with_target.append(np.where(constant[:, None], 0.0, scaled))
-        target_means.append(np.where(constant, 0.0, (own.distance_means - low) / span))
+        target_means.append(np.where(constant, 0.0, (own.distance_means - low) / scale))
     return Moments(
         np.stack(grams),
         np.stack(with_target, axis=1),
         np.stack(means),
         np.stack(target_means, axis=1),
     )
+
+
+def target_scales(moments: PairMoments, without: Sequence[int], target: str) -> FloatArray:
+    """(n_layers,) what the target is divided by on a training set, see `normal_equations`."""
+    if target == "rank":
+        return np.full(moments.n_layers, float(moments.n_pairs))
+    low, high = moments.spans(moments.training(*without))
+    return np.where(high > low, high - low, 1.0)
 
 
 def penalty_matrices(columns: PairColumns, strengths: Sequence[float]) -> FloatArray:

@@ -1,302 +1,399 @@
-"""Influence of each stimulus on the RSA correlation of two layers and on its contributions.
+"""Influence of units of stimuli (sentences, words) on the numbers of an analysis.
 
 A number θ that follows from sums over pairs changes by Σ_i h_i ε_i where stimulus i counts 1 + ε_i
-times (a pair then counts as often as its two stimuli together). Sampling other sentences and words
-varies θ by what the stimuli of a sentence, and those of a word, have together: the variance is
+times (a pair then counts as often as its two stimuli together). A unit's influence is the sum of h
+over its stimuli, and θ without the unit is, to first order,
 
-    Σ over sentences (Σ_i h_i)² + Σ over words (Σ_i h_i)² - Σ over stimuli of both (Σ_i h_i)²,
+    θ - B / (B - 1) Σ h,
 
-the infinitesimal jackknife with two kinds of clusters. It needs no replicate: h follows from the
-moments and from the sums of the pairs of each stimulus (`mlem_core.pairs.moments.StimulusSums`).
+B being the number of units of its kind: the infinitesimal jackknife, whose standard errors are
+those of these values as of values that were computed again without each unit. Influences follow in
+closed form from the moments and from the sums of the pairs of each unit (`UnitSums`): no model is
+fitted again and no pair is looked at again.
+
+RSA and contributions are such numbers. Held-out ρ is Spearman's, of predictions that are no sums
+over pairs; its influence is that of Pearson's correlation of the predictions with the ranks of the
+distances, and of the same with one part of the columns independent of the others for permutation
+importance. Weights follow with their strength and with the set of those that are 0 held.
 
 Sources: Jaeckel (1972), the infinitesimal jackknife; Cameron, Gelbach and Miller (2011), two kinds
-of clusters.
+of units.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.base.typing import Counted, FloatArray, IntArray
+from mlem_core.estimators.normal_equations import NOT_APART, Moments
+from mlem_core.estimators.ridge_of_moments import (
+    normal_equations,
+    penalty_matrices,
+    target_scales,
+)
 from mlem_core.measures.contributions import (
     FoldEquations,
     fold_equations,
-    shapley_shares,
-    subsets,
+    weighted_subsets,
 )
-from mlem_core.pairs.moments import PairMoments, StimulusSums
+from mlem_core.pairs.pair_columns import PairColumns
+from mlem_core.pairs.unit_sums import UnitSums
 
 
-class PairInfluence(NamedTuple):
-    """Influence of each stimulus on the numbers of two layers.
+class SimilarityInfluence(NamedTuple):
+    """Influence of n_units units on the RSA correlation of every two layers and its parts.
 
     Attributes
     ----------
-    terms : (n_features, n_stimuli) on the contributions
-    rsa : (n_stimuli,) on the RSA correlation
+    terms : (n_units, n_features + 1, n_layers, n_layers) on the contributions; the last is
+        "unexplained"
+    rsa : (n_units, n_layers, n_layers)
     """
 
     terms: FloatArray
     rsa: FloatArray
 
+    @property
+    def explained(self) -> FloatArray:
+        """(n_units, n_layers, n_layers) influence on what all features explain."""
+        return np.asarray(self.rsa - self.terms[:, -1])
 
-class _SubsetSums(NamedTuple):
-    """Sums over all sets of features in one fold, by their share in each Shapley value.
+
+def values_without(value: FloatArray, influence: FloatArray, sizes: Sequence[int]) -> FloatArray:
+    """(n_units, ...) a value (...) without each unit, from the influences (n_units, ...) on it.
+
+    `sizes` are how many units there are of each kind, in this order.
+    """
+    scale = np.concatenate([np.full(n, n / max(1, n - 1)) for n in sizes])
+    return np.asarray(value - scale.reshape(-1, *[1] * (influence.ndim - 1)) * influence)
+
+
+def rsa_influence(sums: UnitSums) -> FloatArray:
+    """(n_units, n_layers, n_layers) influence on the RSA correlation of every two layers."""
+    moments = sums.moments
+    covariances = moments.rank_covariances(np.ones(moments.n_blocks, dtype=bool))
+    variance = np.diag(covariances).copy()
+    variance[~(variance > 0)] = np.inf
+    products = sums.rank_products()
+    squares = np.diagonal(products, axis1=1, axis2=2) / variance
+    influence = products / np.sqrt(np.outer(variance, variance))
+    influence -= moments.rsa / 2 * (squares[:, :, None] + squares[:, None, :])
+    return np.asarray(influence)
+
+
+def similarity_influence(sums: UnitSums, progress: Counted | None = None) -> SimilarityInfluence:
+    """Influence on RSA and on the contributions, see `mlem_core.measures.contributions`.
+
+    Parameters
+    ----------
+    sums : of the units
+    progress : called with the number of steps done and their total
+
+    Raises InputError: moments of one fold.
+    """
+    moments = sums.moments
+    equations = fold_equations(moments)
+    n_features, L = len(moments.columns.features), moments.n_layers
+    values = np.zeros((n_features, L, L))
+    terms = np.zeros((sums.n_units, n_features, L, L))
+    among, among_influence = np.zeros((L, L)), np.zeros((sums.n_units, L, L))
+    n_steps = len(equations) * n_features * L
+    for fold, own in enumerate(equations):
+        subsets = _Subsets.of(moments.columns, own)
+        values += subsets.values
+        among += own.rank_covariances
+        among_influence += sums.tested_rank_products(fold)
+        tested, trained = sums.tested_products(fold), sums.training_products(fold)
+        for feature in range(n_features):
+            counted, shares = subsets.counted(feature)
+            outside, inside = subsets.outside[counted], subsets.inside[counted]
+            # Σ over sets of their coefficients: the influence of the covariances.
+            one_way = np.einsum("s,sca,ucb->uab", shares, outside, tested, optimize=True)
+            one_way += np.einsum("s,sca,ucb->uab", shares, inside, trained, optimize=True)
+            terms[:, feature] += (one_way + one_way.swapaxes(1, 2)) / 2
+        grams = _packed_grams(sums, fold)
+        del tested, trained
+        for feature in range(n_features):
+            counted, shares = subsets.counted(feature)
+            for layer in range(L):
+                less = _gram_influence(subsets, counted, shares, layer, grams)
+                terms[:, feature, layer, layer:] -= less
+                terms[:, feature, layer + 1 :, layer] -= less[:, 1:]
+                if progress is not None:
+                    progress((fold * n_features + feature) * L + layer + 1, n_steps)
+    rsa = rsa_influence(sums)
+    safe = np.where(among != 0, among, np.inf)
+    scale = moments.rsa / safe
+    scale_influence = rsa / safe - scale / safe * among_influence
+    terms *= scale
+    terms += values * scale_influence[:, None]
+    unexplained = rsa - terms.sum(axis=1)
+    return SimilarityInfluence(np.concatenate((terms, unexplained[:, None]), axis=1), rsa)
+
+
+class _Subsets(NamedTuple):
+    """Sets of features in one fold, see `weighted_subsets`.
 
     Attributes
     ----------
-    outside, inside : (2, n_features, n_columns) of the coefficients of each layer, fitted to
-        covariances outside the fold and inside it
-    products : (n_features, n_columns, n_columns) of products of both
-    values : (n_features,) of v
+    outside, inside : (n_sets, n_columns, n_layers) coefficients of the covariances outside the fold
+        and of those inside it; 0 for columns that are not of the set
+    shares : (n_sets, n_features)
+    values : (n_features, n_layers, n_layers) Σ of shares times v
     """
 
     outside: FloatArray
     inside: FloatArray
-    products: FloatArray
+    shares: FloatArray
     values: FloatArray
 
+    @classmethod
+    def of(cls, columns: PairColumns, equations: FoldEquations) -> _Subsets:
+        L, K = equations.outside.shape[1], len(columns)
+        coefficients, all_shares = [], []
+        values = np.zeros((len(columns.features), L, L))
+        for _, subset, shares in weighted_subsets(columns, equations):
+            if not len(subset.chosen):
+                continue
+            both = np.concatenate((subset.outside, subset.inside), axis=1)
+            solved = np.zeros((K, 2 * L))
+            solved[subset.chosen] = solve_triangular(
+                subset.factor, both, lower=True, trans="T", check_finite=False
+            )
+            coefficients.append(solved)
+            all_shares.append(shares)
+            values += np.multiply.outer(shares, subset.explained)
+        stacked = np.stack(coefficients)
+        return cls(stacked[..., :L], stacked[..., L:], np.stack(all_shares), values)
 
-def pair_influence(moments: PairMoments, sums: StimulusSums) -> PairInfluence:
-    """Influence of each stimulus on the RSA correlation of two layers and its contributions.
+    def counted(self, feature: int) -> tuple[IntArray, FloatArray]:
+        """Which sets count for a feature, and how much."""
+        counted = np.flatnonzero(self.shares[:, feature])
+        return counted, np.asarray(self.shares[counted, feature])
 
-    Every set of features is visited, so that features should be at most
-    `mlem_core.measures.contributions.EXACT_FEATURES`.
+
+def _packed_grams(sums: UnitSums, fold: int) -> FloatArray:
+    """(n_columns (n_columns + 1) / 2, n_units) Gram matrices outside a fold, one triangle."""
+    K = len(sums.moments.columns)
+    first, second = np.triu_indices(K)
+    packed = np.empty((len(first), sums.n_units))
+    for units in sums.parts():
+        packed[:, units] = sums.training_grams(fold, units)[:, first, second].T
+    return packed
+
+
+def _gram_influence(
+    subsets: _Subsets, counted: IntArray, shares: FloatArray, layer: int, grams: FloatArray
+) -> FloatArray:
+    """(n_units, n_layers - layer) Σ over sets of γ_b' G_u β_a, the mean of both directions.
+
+    a is the layer, b itself and those that follow.
+    """
+    outside, inside = subsets.outside[counted], subsets.inside[counted]
+    n_sets, K, _ = outside.shape
+    others = slice(layer, None)
+    weights = (outside[:, :, layer] * shares[:, None]).T @ inside[:, :, others].reshape(n_sets, -1)
+    weights += (inside[:, :, layer] * shares[:, None]).T @ outside[:, :, others].reshape(n_sets, -1)
+    square = weights.reshape(K, K, -1) / 2
+    first, second = np.triu_indices(K)
+    packed = square[first, second] + square[second, first]
+    packed[first == second] /= 2
+    return np.asarray(grams.T @ packed)
+
+
+def score_influence(
+    sums: UnitSums,
+    coef: FloatArray,
+    strength: FloatArray | None,
+    target: str = "distance",
+    progress: Counted | None = None,
+) -> FloatArray:
+    """Influence on the held-out ρ and on every permutation importance, means over the folds.
 
     Parameters
     ----------
-    moments : of two layers
-    sums : of the same layers
+    sums : of the units
+    coef : (n_layers, n_folds, n_columns) weights of the metric that each fold tests
+    strength : (n_layers, n_folds) of the penalty with which they were fitted; None for weights that
+        are held as they are
+    target : what they were fitted to, "distance" or "rank"
+    progress : called with the number of folds done and their number
+
+    Returns
+    -------
+    (n_units, n_layers, 1 + n_parts): ρ, then the parts that are permuted (features; with
+    interactions the columns)
     """
-    equations = fold_equations(moments)
-    n_features, n = len(moments.columns.features), moments.n_stimuli
-    values, terms = np.zeros(n_features), np.zeros((n_features, n))
-    among, of_among = 0.0, np.zeros(n)
-    for fold, own in enumerate(equations):
-        found = _over_subsets(moments, own)
-        values += found.values
-        terms += _of_fold(moments, sums, fold, found)
-        among += own.rank_covariances[0, 1]
-        of_among += _rank_products(moments, sums, moments.tested(fold), 0, 1, fold)
-    everything = np.ones(moments.n_blocks, dtype=bool)
-    covariance = moments.rank_covariances(everything)
-    rsa = float(moments.rsa[0, 1])
-    spread = np.sqrt(covariance[0, 0] * covariance[1, 1])
-    of_rsa = _rank_products(moments, sums, everything, 0, 1) / spread
-    for layer in (0, 1):
-        own_squares = _rank_products(moments, sums, everything, layer, layer)
-        of_rsa -= rsa / 2 * own_squares / covariance[layer, layer]
-    scale = rsa / among
-    of_scale = of_rsa / among - rsa / among**2 * of_among
-    return PairInfluence(scale * terms + np.outer(values, of_scale), of_rsa)
+    moments = sums.moments
+    columns, L = moments.columns, moments.n_layers
+    n_parts, n_folds = len(columns.parts), moments.n_folds
+    influence = np.zeros((sums.n_units, L, 1 + n_parts))
+    of_part = columns.part == np.arange(n_parts)[:, None]
+    same_part = columns.part[:, None] == columns.part
+    for fold in range(n_folds):
+        inside = moments.inside_fold(fold)
+        variance = np.diag(moments.rank_covariances(moments.tested(fold), fold))
+        own = [
+            _ScoreGradient.of(
+                inside.gram, inside.with_ranks[k], variance[k], coef[k, fold], of_part
+            )
+            for k in range(L)
+        ]
+        tested = sums.tested_products(fold)
+        squares = np.diagonal(sums.tested_rank_products(fold), axis1=1, axis2=2)
+        for k, gradient in enumerate(own):
+            influence[:, k] += tested[:, :, k] @ gradient.products.T
+            influence[:, k] += np.outer(squares[:, k], gradient.variance)
+        towards = None
+        if strength is not None:
+            equations = normal_equations(moments, [(fold,)], target)
+            towards = _towards_weights(columns, equations, coef[:, fold], strength[:, fold], own)
+            # A layer whose distances are all equal has weights of 0, whatever its scale.
+            scaled = towards / target_scales(moments, (fold,), target)[:, None, None]
+            trained = sums.training_products(fold, target)
+            influence += np.einsum("kpc,uck->ukp", scaled, trained, optimize=True)
+        weights = coef[:, fold].T
+        for units in sums.parts():
+            grams = sums.tested_grams(fold, units)
+            predicted = grams @ weights
+            among_part = (grams * same_part) @ weights
+            for k, gradient in enumerate(own):
+                w = weights[:, k]
+                # w'Gw, and by part w_p'Gw and w_p'Gw_p.
+                total = predicted[:, :, k] @ w
+                with_all = predicted[:, :, k] @ (of_part * w).T
+                alone = among_part[:, :, k] @ (of_part * w).T
+                permuted = total[:, None] - 2 * with_all + 2 * alone
+                influence[units, k] += total[:, None] * gradient.spread
+                influence[units, k, 1:] += permuted * gradient.permuted_spread
+            if towards is not None:
+                trained_grams = sums.training_grams(fold, units) @ weights
+                influence[units] -= np.einsum("kpc,uck->ukp", towards, trained_grams, optimize=True)
+        if progress is not None:
+            progress(fold + 1, n_folds)
+    return influence / n_folds
 
 
-def _over_subsets(moments: PairMoments, equations: FoldEquations) -> _SubsetSums:
-    columns = moments.columns
-    n_features, K = len(columns.features), len(columns)
-    outside, inside = np.zeros((2, 2, n_features, K))
-    products, values = np.zeros((n_features, K, K)), np.zeros(n_features)
-    for subset in subsets(columns, equations):
-        if not len(subset.chosen):
-            continue
-        both = np.concatenate((subset.outside, subset.inside), axis=1)
-        solved = solve_triangular(subset.factor, both, lower=True, trans="T", check_finite=False)
-        beta, gamma = solved[:, :2], solved[:, 2:]
-        shares = shapley_shares(subset.members, n_features)
-        for layer in (0, 1):
-            outside[layer][:, subset.chosen] += np.outer(shares, beta[:, layer])
-            inside[layer][:, subset.chosen] += np.outer(shares, gamma[:, layer])
-        crossed = (np.outer(gamma[:, 1], beta[:, 0]) + np.outer(gamma[:, 0], beta[:, 1])) / 2
-        at = np.ix_(np.arange(n_features), subset.chosen, subset.chosen)
-        products[at] += np.multiply.outer(shares, crossed)
-        values += shares * subset.explained[0, 1]
-    return _SubsetSums(outside, inside, products, values)
+class _ScoreGradient(NamedTuple):
+    """Derivatives of ρ and of the importances of one layer in one fold, 1 + n_parts numbers.
 
-
-def _of_fold(moments: PairMoments, sums: StimulusSums, fold: int, found: _SubsetSums) -> FloatArray:
-    """(n_features, n_stimuli) influence on the sums over one fold."""
-    train, test = moments.training(fold), moments.tested(fold)
-    influence = np.zeros((len(found.values), moments.n_stimuli))
-    for layer, other in ((0, 1), (1, 0)):
-        tested = _column_products(moments, sums, test, other, fold)
-        influence += found.outside[layer] @ tested.T / 2
-        fitted = _column_products(moments, sums, train, layer)
-        influence += found.inside[other] @ fitted.T / 2
-    influence -= _column_squares(moments, sums, train, found.products)
-    return influence
-
-
-def _members(moments: PairMoments, blocks: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    return blocks[moments.block]
-
-
-def _untested(moments: PairMoments, fold: int | None) -> tuple[IntArray, IntArray, FloatArray]:
-    """Pairs of a fold that do not test it, and their ranks; none without a fold."""
-    if fold is None or moments.untested is None:
-        none = np.empty(0, dtype=np.int64)
-        return none, none, np.empty((moments.n_layers, 0))
-    own = moments.folds[moments.untested.first] == fold
-    first, second = moments.untested.first[own], moments.untested.second[own]
-    return first, second, moments.untested.ranks[:, own]
-
-
-def _to_stimuli(
-    first: IntArray, second: IntArray, values: FloatArray, n_stimuli: int
-) -> FloatArray:
-    """(n_stimuli, ...) sums of values (n_pairs, ...) over the pairs of each stimulus."""
-    found = np.zeros((n_stimuli, *values.shape[1:]))
-    np.add.at(found, first, values)
-    np.add.at(found, second, values)
-    return found
-
-
-def _column_totals(
-    moments: PairMoments, blocks: NDArray[np.bool_], sums: StimulusSums
-) -> FloatArray:
-    """(n_stimuli, n_columns) sums of the columns over the pairs of each stimulus with blocks."""
-    columns = moments.columns
-    basis, found = columns.basis, np.zeros((moments.n_stimuli, len(columns)))
-    inside = _members(moments, blocks)
-    total = basis[inside].sum(axis=0)
-    with_itself = basis @ columns.of_same_stimulus * inside[:, None]
-    by_term = basis[:, columns.left] * total[columns.right]
-    found[:, columns.product_columns] = columns.sum_terms(by_term) - with_itself
-    for number, column in enumerate(columns.pairwise):
-        found[:, column] = sums.pairwise_with_basis[number][:, blocks, 0].sum(axis=1)
-    return found
-
-
-def _column_products(
-    moments: PairMoments,
-    sums: StimulusSums,
-    blocks: NDArray[np.bool_],
-    layer: int,
-    fold: int | None = None,
-) -> FloatArray:
-    """(n_stimuli, n_columns) centred sums of products of the columns with ranks, by stimulus.
-
-    Over the pairs of each stimulus of some blocks with the stimuli of these blocks; 0 for others.
-    With a fold, pairs that do not test it are left out.
+    Attributes
+    ----------
+    products : (1 + n_parts, n_columns) by the products of the columns with the ranks
+    variance : (1 + n_parts,) by the sum of the squared ranks
+    spread : (1 + n_parts,) by w'Gw, through the score as it is
+    permuted_spread : (n_parts,) by w'Gw with each part independent of the others
+    weights : (1 + n_parts, n_columns) by the weights
     """
-    columns, n = moments.columns, moments.n_stimuli
-    with_basis = sums.with_basis[layer][:, blocks].sum(axis=1)
-    found = np.zeros((n, len(columns)))
-    by_term = columns.basis[:, columns.left] * with_basis[:, columns.right]
-    found[:, columns.product_columns] = columns.sum_terms(by_term)
-    D = moments.n_pairwise
-    for number, column in enumerate(columns.pairwise):
-        found[:, column] = sums.pairwise_products[number, D + layer][:, blocks].sum(axis=1)
-    totals, ranks = _column_totals(moments, blocks, sums), with_basis[:, 0].copy()
-    counts = np.full(n, float(_members(moments, blocks).sum() - 1))
-    own = moments.within(blocks) if fold is None else moments.inside_fold(fold)
-    first, second, untested = _untested(moments, fold)
-    if len(first):
-        z = columns.of_pairs(first, second)
-        found -= _to_stimuli(first, second, z * untested[layer][:, None], n)
-        totals -= _to_stimuli(first, second, z, n)
-        ranks -= _to_stimuli(first, second, untested[layer], n)
-        counts -= _to_stimuli(first, second, np.ones(len(first)), n)
-    means, mean_rank = own.means, own.rank_means[layer]
-    found += -np.outer(ranks, means) - totals * mean_rank + np.outer(counts, means * mean_rank)
-    return found * _members(moments, blocks)[:, None]
+
+    products: FloatArray
+    variance: FloatArray
+    spread: FloatArray
+    permuted_spread: FloatArray
+    weights: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        gram: FloatArray,
+        with_ranks: FloatArray,
+        variance: float,
+        weights: FloatArray,
+        of_part: FloatArray,
+    ) -> _ScoreGradient:
+        n_parts = len(of_part)
+        predicted = gram @ weights
+        spread = float(weights @ predicted)
+        if not (spread > 0 and variance > 0):
+            zero = np.zeros((1 + n_parts, len(weights)))
+            return cls(zero, zero[:, 0], zero[:, 0], np.zeros(n_parts), zero)
+        scale = np.sqrt(spread * variance)
+        score = with_ranks @ weights / scale
+        by_product = weights / scale
+        by_spread = -score / (2 * spread)
+        by_weights = with_ranks / scale + 2 * by_spread * predicted
+        products = np.tile(by_product, (1 + n_parts, 1))
+        by_variance = np.full(1 + n_parts, -score / (2 * variance))
+        spreads, permuted_spreads = np.full(1 + n_parts, by_spread), np.zeros(n_parts)
+        all_weights = np.tile(by_weights, (1 + n_parts, 1))
+        for part, own in enumerate(of_part):
+            # Products of a part that is permuted, with the ranks and with the others, are 0.
+            apart = np.where(own[:, None] == own, gram, 0.0) @ weights
+            permuted_spread = float(weights @ apart)
+            others = np.where(own, 0.0, with_ranks)
+            if not permuted_spread > 0:
+                continue
+            permuted_scale = np.sqrt(permuted_spread * variance)
+            permuted = others @ weights / permuted_scale
+            permuted_spreads[part] = permuted / (2 * permuted_spread)
+            products[1 + part] -= np.where(own, 0.0, weights) / permuted_scale
+            by_variance[1 + part] += permuted / (2 * variance)
+            all_weights[1 + part] -= others / permuted_scale - permuted / permuted_spread * apart
+        return cls(products, by_variance, spreads, permuted_spreads, all_weights)
 
 
-def _column_squares(
-    moments: PairMoments, sums: StimulusSums, blocks: NDArray[np.bool_], weights: FloatArray
+def _towards_weights(
+    columns: PairColumns,
+    equations: Moments,
+    coef: FloatArray,
+    strength: FloatArray,
+    gradients: Sequence[_ScoreGradient],
 ) -> FloatArray:
-    """(n_weights, n_stimuli) Σ_cd W_cd of the centred products of two columns, by stimulus.
+    """(n_layers, 1 + n_parts, n_columns) derivatives by what the weights of a fold are fitted to.
 
-    Over the pairs of each stimulus of some blocks with the stimuli of these blocks.
-
-    `weights` are (n_weights, n_columns, n_columns).
+    That is by the products of the columns with the scaled target outside the fold, less their Gram
+    matrix times the weights. `equations` are of this one training set.
     """
-    columns, n = moments.columns, moments.n_stimuli
-    inside = _members(moments, blocks)
-    basis, product_columns = columns.basis, columns.product_columns
-    A = moments.basis_moments[blocks].sum(axis=0)
-    found = np.zeros((len(weights), n))
-    if len(columns.starts):
-        crossed = A[columns.right[:, None], columns.right]
-        crossed *= columns.sign[:, None] * columns.sign
-        n_basis = basis.shape[1]
-        place = (columns.left[:, None] * n_basis + columns.left).ravel()
-        same = basis @ columns.of_same_stimulus
-        for number, own in enumerate(weights):
-            by_term = own[columns.column[:, None], columns.column] * crossed
-            form = np.bincount(place, by_term.ravel(), n_basis**2).reshape(n_basis, n_basis)
-            found[number] = np.einsum("ip,ip->i", basis @ form, basis)
-            between = own[np.ix_(product_columns, product_columns)]
-            found[number] -= np.einsum("ic,ic->i", same @ between, same)
-    for number, column in enumerate(columns.pairwise):
-        with_basis = sums.pairwise_with_basis[number][:, blocks].sum(axis=1)
-        products = columns.sum_terms(basis[:, columns.left] * with_basis[:, columns.right])
-        both = weights[:, column] + weights[:, :, column]
-        found += both[:, product_columns] @ products.T
-        for second, other in enumerate(columns.pairwise):
-            squares = sums.pairwise_products[number, second][:, blocks].sum(axis=1)
-            found += np.outer(weights[:, column, other], squares)
-    totals = _column_totals(moments, blocks, sums)
-    means, count = moments.within(blocks).means, float(inside.sum() - 1)
-    # Each product less its means.
-    found -= (weights @ means + np.einsum("wcd,c->wd", weights, means)) @ totals.T
-    found += (count * np.einsum("wcd,c,d->w", weights, means, means))[:, None]
-    return found * inside
+    towards = np.zeros((len(coef), *gradients[0].weights.shape))
+    for layer, weights in enumerate(coef):
+        if weights.any():
+            sensitivity = _weight_sensitivity(
+                columns, equations.gram[0], equations.moment[layer, 0], weights, strength[layer]
+            )
+            towards[layer] = gradients[layer].weights @ sensitivity
+    return towards
 
 
-def _rank_products(
-    moments: PairMoments,
-    sums: StimulusSums,
-    blocks: NDArray[np.bool_],
-    layer: int,
-    other: int,
-    fold: int | None = None,
+def _weight_sensitivity(
+    columns: PairColumns,
+    gram: FloatArray,
+    moment: FloatArray,
+    weights: FloatArray,
+    strength: float,
 ) -> FloatArray:
-    """(n_stimuli,) centred sums of products of the ranks of two layers, by stimulus."""
-    n = moments.n_stimuli
-    products = sums.rank_products[layer, other][:, blocks].sum(axis=1)
-    one, two = (sums.with_basis[k][:, blocks, 0].sum(axis=1) for k in (layer, other))
-    counts = np.full(n, float(_members(moments, blocks).sum() - 1))
-    own = moments.within(blocks) if fold is None else moments.inside_fold(fold)
-    first, second, untested = _untested(moments, fold)
-    if len(first):
-        both = untested[layer] * untested[other]
-        products = products - _to_stimuli(first, second, both, n)
-        one = one - _to_stimuli(first, second, untested[layer], n)
-        two = two - _to_stimuli(first, second, untested[other], n)
-        counts -= _to_stimuli(first, second, np.ones(len(first)), n)
-    a, b = own.rank_means[layer], own.rank_means[other]
-    centred = products - a * two - b * one + counts * a * b
-    return np.asarray(centred * _members(moments, blocks))
-
-
-def two_way_variance(
-    influence: FloatArray, groups: IntArray, items: IntArray | None = None
-) -> FloatArray:
-    """(...) variance over sentences and, where they recur, words.
-
-    Each kind is larger by n / (n - 1) for its n units, as a variance of n numbers is.
+    """(n_columns, n_columns) derivatives of ridge weights by `moment`, those of 0 held.
 
     Parameters
     ----------
-    influence : (..., n_stimuli)
-    groups : (n_stimuli,) the sentence of each stimulus
-    items : (n_stimuli,) its word, or other item; None where none recurs
+    gram : (n_columns, n_columns)
+    moment, weights : (n_columns,)
+    strength : see `mlem_core.estimators.ridge_of_moments.RidgeFit`
     """
-
-    def of_units(units: IntArray) -> FloatArray:
-        names, number = np.unique(units, return_inverse=True)
-        by_unit = influence @ np.eye(len(names))[number]
-        n_units = len(names)
-        return np.asarray((by_unit**2).sum(axis=-1) * n_units / max(1, n_units - 1))
-
-    variance = of_units(groups)
-    if items is not None:
-        both = np.unique(np.column_stack((groups, items)), axis=0, return_inverse=True)[1].ravel()
-        by_items = of_units(items)
-        # Where both kinds share nearly all, the difference could fall below either of them.
-        variance = np.maximum(variance + by_items - of_units(both), np.maximum(variance, by_items))
-    return variance
+    K = len(weights)
+    if strength == NOT_APART:
+        # One weight a feature; what its penalty was follows from the equations that it solves.
+        merged = np.zeros((K, len(columns.features)))
+        merged[np.arange(K), columns.part] = columns.as_distance
+        by_feature = (weights @ merged) / np.maximum((merged**2).sum(axis=0), 1e-300)
+        alpha = float(by_feature @ (merged.T @ (moment - gram @ weights)))
+        alpha = max(alpha, 0.0) / float(by_feature @ by_feature)
+        own = merged[:, by_feature > 0]
+        return np.asarray(
+            own @ np.linalg.pinv(own.T @ gram @ own + alpha * np.eye(own.shape[1])) @ own.T
+        )
+    penalty = penalty_matrices(columns, [strength])[0]
+    padded = penalty.copy()
+    padded[:K, :K] += gram
+    # Where features are coded by value, what their weights are shrunk towards follows from these.
+    aims = -penalty[K:, :K] @ weights / np.diag(penalty)[K:]
+    active = np.flatnonzero(np.concatenate((weights, aims)) > 0)
+    inverse = np.linalg.pinv(padded[np.ix_(active, active)], hermitian=True)
+    sensitivity = np.zeros((K, K))
+    n_weights = int((active < K).sum())
+    fitted = active[:n_weights]
+    sensitivity[np.ix_(fitted, fitted)] = inverse[:n_weights, :n_weights]
+    return sensitivity

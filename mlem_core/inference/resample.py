@@ -123,6 +123,23 @@ def shaped(
     return value + reach / normal * below, value + reach / normal * above
 
 
+def squared_effect_bounds(value: FloatArray, reach: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Bounds (...) for numbers that grow with the square of an effect, as importances do.
+
+    The error of such a number grows with the effect, so that where the effect happens to be small
+    its error is too, and value + reach would end below the truth. The upper bound is therefore
+    taken on the scale of the square root, at most twice the reach above the value; the lower one
+    is value - reach.
+
+    Parameters
+    ----------
+    value, reach : (...) reach is the half-width of a confidence interval by t
+    """
+    positive = np.where(value > 0, value, np.inf)
+    further = np.where(value > 0, np.minimum(reach / (4 * positive), 1.0), 1.0)
+    return value - reach, value + reach * (1.0 + further)
+
+
 def by_error(
     value: FloatArray,
     error: FloatArray,

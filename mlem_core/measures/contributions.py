@@ -118,19 +118,19 @@ def contributions(
     columns, n_layers = moments.columns, moments.n_layers
     n_features = len(columns.features)
     scale = rank_scale(moments, equations)
+    is_exact = n_features <= exact_up_to
+    by_draw = np.zeros((1 if is_exact else orders, n_features, n_layers, n_layers))
+    for fold in equations:
+        subsets_of_fold = weighted_subsets(
+            columns, fold, exact_up_to=exact_up_to, orders=orders, seed=seed
+        )
+        for draw, subset, shares in subsets_of_fold:
+            counted = np.flatnonzero(shares)
+            by_draw[draw, counted] += np.multiply.outer(shares[counted], subset.explained)
+    terms = by_draw.sum(axis=0) * scale
     error = None
-    if n_features <= exact_up_to:
-        terms = np.zeros((n_features, n_layers, n_layers))
-        for own in equations:
-            for subset in subsets(columns, own):
-                shares = shapley_shares(subset.members, n_features)
-                terms += np.multiply.outer(shares, subset.explained)
-    else:
-        # Sampled orders are those of all folds, whose values are one sum.
-        drawn = np.stack(list(_along_orders(columns, equations, orders, seed)))
-        terms = drawn.mean(axis=0)
-        error = drawn.std(axis=0, ddof=1) / np.sqrt(orders) * np.abs(scale)
-    terms = terms * scale
+    if not is_exact:
+        error = by_draw.std(axis=0, ddof=1) * np.sqrt(orders) * np.abs(scale)
     return Contributions(
         columns.features, terms, moments.rsa - terms.sum(axis=0), moments.rsa, error
     )
@@ -147,7 +147,7 @@ class FeatureSubset(NamedTuple):
 
     Attributes
     ----------
-    members : numbers of the features, ascending
+    members : numbers of the features, in the order in which they were added
     chosen : (n_chosen,) their columns, in the order of the factor
     factor : (n_chosen, n_chosen) lower Cholesky factor of their Gram matrix
     outside, inside : (n_chosen, n_layers) L⁻¹ c outside and inside the fold
@@ -249,38 +249,75 @@ def shapley_shares(members: Sequence[int], n_features: int) -> FloatArray:
     return shares
 
 
-def _along_orders(
-    columns: PairColumns, equations: Sequence[FoldEquations], orders: int, seed: int
-) -> Iterator[FloatArray]:
-    """For each random order and its reverse, what each feature adds: (n_features, L, L)."""
-    rng = np.random.default_rng(seed)
+class WeightedSubset(NamedTuple):
+    """A set of features and how much its value counts.
+
+    Attributes
+    ----------
+    draw : number of the order of features that it belongs to; 0 where every set is visited
+    shares : (n_features,) how much its value counts in the Shapley value of each feature
+    """
+
+    draw: int
+    subset: FeatureSubset
+    shares: FloatArray
+
+
+def weighted_subsets(
+    columns: PairColumns,
+    equations: FoldEquations,
+    *,
+    exact_up_to: int = EXACT_FEATURES,
+    orders: int = ORDERS,
+    seed: int = 0,
+) -> Iterator[WeightedSubset]:
+    """Sets of features in one fold, whose values times their shares add up to Shapley values.
+
+    Every set up to `exact_up_to` features. With more, the sets along `orders` random orders of the
+    features and their reverses, which are the same for all folds; a set may then come up again.
+    """
     n_features = len(columns.features)
-    for _ in range(orders):
+    if n_features <= exact_up_to:
+        for subset in subsets(columns, equations):
+            yield WeightedSubset(0, subset, shapley_shares(subset.members, n_features))
+        return
+    rng = np.random.default_rng(seed)
+    for draw in range(orders):
         order = rng.permutation(n_features)
-        added = np.zeros((n_features, *equations[0].rank_covariances.shape))
-        for way in (order, order[::-1]):
-            blocks = _columns_in_order(columns, way)
-            chosen = np.concatenate(blocks)
-            edges = np.cumsum([0, *map(len, blocks)])
-            for own in equations:
-                solved = _solved(own, chosen)
-                outside, inside = np.split(solved, 2, axis=1)
-                for place, feature in enumerate(way):
-                    part = slice(edges[place], edges[place + 1])
-                    one_way = outside[part].T @ inside[part]
-                    added[feature] += (one_way + one_way.T) / 4
-        yield added
+        for direction in (order, order[::-1]):
+            # The value of a set counts for the feature that was added last, and is taken from what
+            # the next one adds.
+            for place, subset in enumerate(_along_order(columns, equations, direction)):
+                shares = np.zeros(n_features)
+                shares[direction[place]] = 0.5 / orders
+                shares[direction[place + 1 : place + 2]] = -0.5 / orders
+                yield WeightedSubset(draw, subset, shares)
 
 
-def _columns_in_order(columns: PairColumns, order: IntArray) -> list[IntArray]:
-    return [
+def _along_order(
+    columns: PairColumns, equations: FoldEquations, order: IntArray
+) -> Iterator[FeatureSubset]:
+    """The first feature of an order, the first two, and so on, from one Cholesky factor."""
+    n_layers = equations.outside.shape[1]
+    added = [
         _columns_added(columns, order[:place].tolist(), int(feature))
         for place, feature in enumerate(order)
     ]
-
-
-def _solved(equations: FoldEquations, chosen: IntArray) -> FloatArray:
-    """(n_chosen, 2 n_layers) L⁻¹ c outside the fold, then inside it."""
+    chosen, edges = np.concatenate(added), np.cumsum([0, *map(len, added)])
     factor = cholesky(equations.gram[np.ix_(chosen, chosen)], lower=True, check_finite=False)
     both = np.concatenate((equations.outside[chosen], equations.inside[chosen]), axis=1)
-    return np.asarray(solve_triangular(factor, both, lower=True, check_finite=False))
+    solved = solve_triangular(factor, both, lower=True, check_finite=False)
+    outside, inside = solved[:, :n_layers], solved[:, n_layers:]
+    explained = np.zeros((n_layers, n_layers))
+    for place in range(len(order)):
+        start, stop = edges[place], edges[place + 1]
+        one_way = outside[start:stop].T @ inside[start:stop]
+        explained = explained + (one_way + one_way.T) / 2
+        yield FeatureSubset(
+            tuple(order[: place + 1].tolist()),
+            chosen[:stop],
+            factor[:stop, :stop],
+            outside[:stop],
+            inside[:stop],
+            explained,
+        )

@@ -718,56 +718,6 @@ def products_of_ranks(
     return square
 
 
-@dataclass(frozen=True)
-class StimulusSums:
-    """Sums over the pairs of each stimulus with those of each block: what a stimulus has a part in.
-
-    Attributes
-    ----------
-    with_basis : (n_layers, n_stimuli, n_blocks, n_basis) Σ_j r_ij φ(j) of the ranks of each layer
-    pairwise_with_basis : (n_pairwise, n_stimuli, n_blocks, n_basis) the same of the columns that
-        are no sums of products
-    pairwise_products : (n_pairwise, n_pairwise + n_layers, n_stimuli, n_blocks) sums of products of
-        these columns with each other and with the ranks
-    rank_products : (n_layers, n_layers, n_stimuli, n_blocks) of the ranks of every two layers
-    """
-
-    with_basis: FloatArray
-    pairwise_with_basis: FloatArray
-    pairwise_products: FloatArray
-    rank_products: FloatArray
-
-
-def stimulus_sums(
-    columns: PairColumns, folds: IntArray, doubled: Sequence[NDArray[np.uint32]]
-) -> StimulusSums:
-    """Sums of the pairs of each stimulus, of some layers.
-
-    Parameters
-    ----------
-    columns : of the pairs
-    folds : (n_stimuli,) the fold that tests each stimulus
-    doubled : for each layer (n_pairs,) twice the average ranks, in condensed order
-    """
-    block = blocks_of_folds(folds)
-    n, n_blocks, n_basis = len(block), int(block.max()) + 1, columns.basis.shape[1]
-    D, L = len(columns.pairwise), len(doubled)
-    with_basis = np.zeros((D + L, n, n_blocks, n_basis))
-    products = np.zeros((D + L, D + L, n, n_blocks))
-    for b, c, rows, others, places in tiles(block, 2 * (D + L) + 1):
-        same = rows[:, None] == others if b == c else None
-        tile = np.empty((D + L, *places.shape))
-        for number, column in enumerate(columns.pairwise.values()):
-            tile[number] = column.between(rows, others)
-        for layer, ranks in enumerate(doubled):
-            tile[D + layer] = (ranks[places] - (len(ranks) + 1.0)) / 2
-        if same is not None:
-            tile[:, same] = 0.0
-        with_basis[:, rows, c] = tile @ columns.basis[others]
-        products[:, :, rows, c] = np.einsum("aij,bij->abi", tile, tile, optimize=True)
-    return StimulusSums(with_basis[D:], with_basis[:D], products[:D], products[D:, D:])
-
-
 def moments_of_columns(columns: PairColumns, folds: IntArray) -> PairMoments:
     """Moments of the columns of all pairs alone: those of a layer whose distances are all 0."""
     n_blocks = int(blocks_of_folds(folds).max()) + 1

@@ -1,0 +1,410 @@
+"""Sums over the pairs of the stimuli of a unit: what changes where a unit counts more or less.
+
+A unit is a set of stimuli that are drawn, or left out, together: a sentence, all stimuli of a word,
+or some of these. The sums are those of `mlem_core.pairs.moments`, over the pairs of each stimulus
+of the unit with all stimuli of a set (those that train the model of a fold, those that test it, or
+all), so that a pair inside a unit is in them twice: as often as it changes where each stimulus
+counts 1 + ε times and a pair as often as its two stimuli together.
+
+All are centred by the means of the set. `mlem_core.inference.influence` takes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from mlem_core.base.typing import Counted, FloatArray, IntArray
+from mlem_core.pairs.designs import places_of
+from mlem_core.pairs.moments import TILE, PairMoments
+from mlem_core.pairs.pair_columns import PairColumns
+
+# Gram matrices of so many units are held at once that they have about this many numbers.
+MOST_NUMBERS = 2**25
+
+
+@dataclass(frozen=True)
+class UnitSums:
+    """Sums over the pairs of each of n_units units, of the layers of `moments`.
+
+    Matrices are, as in `PairMoments`, the columns that are no sums of products, the squared
+    distances of the layers, and their ranks. Squared distances are summed over training pairs.
+
+    Attributes
+    ----------
+    moments : of the same pairs
+    members : (n_units, n_stimuli) 1 where a stimulus is of a unit, else 0
+    training : (n_folds, n_units, n_matrices, n_columns + 1) sums of products of a matrix with the
+        columns over the pairs that train the model of a fold; the last are sums of the matrix
+    tested : (n_folds, n_units, n_pairwise + n_layers, n_columns + 1) the same over the pairs that
+        test a fold, without the squared distances
+    all_ranks : (n_units, n_layers, n_layers) products of the ranks of two layers over all pairs
+    all_totals : (n_units, n_layers) sums of the ranks over all pairs
+    tested_ranks : (n_folds, n_units, n_layers, n_layers) products over the pairs that test a fold
+    """
+
+    moments: PairMoments
+    members: csr_array
+    training: FloatArray
+    tested: FloatArray
+    all_ranks: FloatArray
+    all_totals: FloatArray
+    tested_ranks: FloatArray
+
+    @property
+    def n_units(self) -> int:
+        return int(self.members.shape[0])
+
+    def rank_products(self) -> FloatArray:
+        """(n_units, n_layers, n_layers) products of the ranks of two layers over all pairs."""
+        everything = np.ones(self.moments.n_blocks, dtype=bool)
+        means = self.moments.within(everything).rank_means
+        counts = self._counts(everything, None)
+        return _centred_squares(self.all_ranks, self.all_totals, means, counts)
+
+    def tested_rank_products(self, fold: int) -> FloatArray:
+        """(n_units, n_layers, n_layers) products over the pairs that test a fold."""
+        moments = self.moments
+        totals = self.tested[fold, :, moments.n_pairwise :, -1]
+        counts = self._counts(moments.tested(fold), fold)
+        means = moments.inside_fold(fold).rank_means
+        return _centred_squares(self.tested_ranks[fold], totals, means, counts)
+
+    def training_products(self, fold: int, target: str = "rank") -> FloatArray:
+        """(n_units, n_columns, n_layers) products of the columns with the target.
+
+        Over the pairs that train the model of a fold; the target is "rank" or "distance".
+        """
+        moments = self.moments
+        D, L = moments.n_pairwise, moments.n_layers
+        blocks = moments.training(fold)
+        within = moments.within(blocks)
+        layers, means = slice(-L, None), within.rank_means
+        if target == "distance":
+            layers, means = slice(D, D + L), within.distance_means
+        sums = self.training[fold]
+        totals = self._column_totals(blocks, None, sums)
+        counts = self._counts(blocks, None)
+        return _centred_products(sums[:, layers], totals, within.means, means, counts)
+
+    def tested_products(self, fold: int) -> FloatArray:
+        """(n_units, n_columns, n_layers) products of the columns with the ranks.
+
+        Over the pairs that test a fold.
+        """
+        moments = self.moments
+        blocks, sums = moments.tested(fold), self.tested[fold]
+        within = moments.inside_fold(fold)
+        totals = self._column_totals(blocks, fold, sums)
+        counts = self._counts(blocks, fold)
+        of_layers = sums[:, moments.n_pairwise :]
+        return _centred_products(of_layers, totals, within.means, within.rank_means, counts)
+
+    def training_grams(self, fold: int, units: slice) -> FloatArray:
+        """(n, n_columns, n_columns) products of two columns, of some units.
+
+        Over the pairs that train the model of a fold.
+        """
+        blocks = self.moments.training(fold)
+        means = self.moments.within(blocks).means
+        return self._grams(blocks, None, means, self.training[fold], units)
+
+    def tested_grams(self, fold: int, units: slice) -> FloatArray:
+        """(n, n_columns, n_columns) products of two columns over the pairs that test a fold."""
+        blocks, means = self.moments.tested(fold), self.moments.inside_fold(fold).means
+        return self._grams(blocks, fold, means, self.tested[fold], units)
+
+    def parts(self) -> list[slice]:
+        """Units whose Gram matrices are held together."""
+        columns = self.moments.columns
+        n_numbers = len(columns) ** 2 + columns.basis.shape[1] ** 2
+        step = max(1, MOST_NUMBERS // n_numbers)
+        return [slice(start, start + step) for start in range(0, self.n_units, step)]
+
+    def _counts(self, blocks: NDArray[np.bool_], fold: int | None) -> FloatArray:
+        """(n_units,) number of pairs."""
+        inside = blocks[self.moments.block]
+        by_stimulus = inside * float(inside.sum() - 1)
+        first, second = _untested(self.moments, fold)
+        if len(first):
+            by_stimulus -= _by_stimulus(first, second, np.ones(len(first)), len(inside))
+        return np.asarray(self.members @ by_stimulus)
+
+    def _column_totals(
+        self, blocks: NDArray[np.bool_], fold: int | None, sums: FloatArray
+    ) -> FloatArray:
+        """(n_units, n_columns) sums of the columns; `sums` as `training` of a fold."""
+        columns = self.moments.columns
+        inside = blocks[self.moments.block]
+        total = columns.basis[inside].sum(axis=0)
+        by_term = columns.basis[:, columns.left] * total[columns.right]
+        products = columns.sum_terms(by_term) - columns.basis @ columns.of_same_stimulus
+        by_stimulus = np.zeros((len(inside), len(columns)))
+        by_stimulus[:, columns.product_columns] = products * inside[:, None]
+        first, second = _untested(self.moments, fold)
+        if len(first):
+            z = columns.of_pairs(first, second)
+            by_stimulus -= _by_stimulus(first, second, z, len(inside))
+        totals = np.asarray(self.members @ by_stimulus)
+        for number, column in enumerate(columns.pairwise):
+            totals[:, column] = sums[:, number, -1]
+        return totals
+
+    def _grams(
+        self,
+        blocks: NDArray[np.bool_],
+        fold: int | None,
+        means: FloatArray,
+        sums: FloatArray,
+        units: slice,
+    ) -> FloatArray:
+        moments, columns = self.moments, self.moments.columns
+        inside = blocks[moments.block]
+        members = self.members[units]
+        grams = np.zeros((members.shape[0], len(columns), len(columns)))
+        product_columns = columns.product_columns
+        if len(product_columns):
+            own = np.ix_(np.arange(len(grams)), product_columns, product_columns)
+            grams[own] = _product_grams(columns, inside, members)
+        for number, column in enumerate(columns.pairwise):
+            grams[:, column, :] = sums[units, number, :-1]
+            grams[:, :, column] = sums[units, number, :-1]
+        first, second = _untested(moments, fold)
+        if len(first):
+            z = columns.of_pairs(first, second)
+            for number, unit in enumerate(members):
+                of_unit = unit.toarray()
+                # A pair is untested for both of its stimuli. Pairwise columns are without it.
+                share = of_unit[first] + of_unit[second]
+                untested = (share[:, None] * z).T @ z
+                known = list(columns.pairwise)
+                untested[known] = 0.0
+                untested[:, known] = 0.0
+                grams[number] -= untested
+        totals = self._column_totals(blocks, fold, sums)[units]
+        counts = self._counts(blocks, fold)[units]
+        grams -= totals[:, :, None] * means
+        grams -= means[:, None] * totals[:, None, :]
+        grams += np.multiply.outer(counts, np.outer(means, means))
+        return grams
+
+
+def _product_grams(
+    columns: PairColumns, inside: NDArray[np.bool_], members: csr_array
+) -> FloatArray:
+    """(n_units, n_products, n_products) of the columns that are sums of products.
+
+    Over the pairs of the stimuli of each unit with those `inside` (n_stimuli,), if they are too.
+    """
+    basis, left, right, starts = columns.basis, columns.left, columns.right, columns.starts
+    total = basis[inside].T @ basis[inside]
+    weight = total[right[:, None], right] * (columns.sign[:, None] * columns.sign)
+    same = columns.of_same_stimulus
+    grams = np.empty((members.shape[0], len(starts), len(starts)))
+    for number in range(len(grams)):
+        stimuli = members.indices[members.indptr[number] : members.indptr[number + 1]]
+        phi = basis[stimuli[inside[stimuli]]]
+        moments = phi.T @ phi
+        crossed = moments[left[:, None], left] * weight
+        by_column = np.add.reduceat(np.add.reduceat(crossed, starts, axis=0), starts, axis=1)
+        grams[number] = by_column - same.T @ moments @ same
+    return grams
+
+
+def _centred_products(
+    sums: FloatArray,
+    column_totals: FloatArray,
+    means: FloatArray,
+    target_means: FloatArray,
+    counts: FloatArray,
+) -> FloatArray:
+    """(n_units, n_columns, n_layers) from sums (n_units, n_layers, n_columns + 1)."""
+    centred = np.swapaxes(sums[..., :-1], 1, 2) - column_totals[:, :, None] * target_means
+    centred -= means[:, None] * sums[:, None, :, -1]
+    centred += np.multiply.outer(counts, np.outer(means, target_means))
+    return np.asarray(centred)
+
+
+def _centred_squares(
+    products: FloatArray, totals: FloatArray, means: FloatArray, counts: FloatArray
+) -> FloatArray:
+    """(n_units, n_layers, n_layers) from sums of products and totals (n_units, n_layers)."""
+    centred = products - totals[:, :, None] * means - means[:, None] * totals[:, None, :]
+    centred += np.multiply.outer(counts, np.outer(means, means))
+    return np.asarray(centred)
+
+
+def _untested(moments: PairMoments, fold: int | None) -> tuple[IntArray, IntArray]:
+    """Pairs of a fold that do not test it; none without a fold."""
+    if fold is None or moments.untested is None:
+        none = np.empty(0, dtype=np.int64)
+        return none, none
+    of_fold = moments.folds[moments.untested.first] == fold
+    return moments.untested.first[of_fold], moments.untested.second[of_fold]
+
+
+def _by_stimulus(
+    first: IntArray, second: IntArray, values: FloatArray, n_stimuli: int
+) -> FloatArray:
+    """(n_stimuli, ...) sums of values (n_pairs, ...) over the pairs of each stimulus."""
+    sums = np.zeros((n_stimuli, *values.shape[1:]))
+    np.add.at(sums, first, values)
+    np.add.at(sums, second, values)
+    return sums
+
+
+def unit_sums(
+    moments: PairMoments,
+    is_member: NDArray[Any],
+    doubled: Sequence[NDArray[np.uint32]],
+    squared: Sequence[FloatArray] | None = None,
+    progress: Counted | None = None,
+) -> UnitSums:
+    """Sums over the pairs of the stimuli of each unit.
+
+    Parameters
+    ----------
+    moments : of the same pairs of the same layers
+    is_member : (n_units, n_stimuli) whether a stimulus is of a unit
+    doubled : for each layer (n_pairs,) twice the average ranks, in the order (0,1), (0,2), ...
+    squared : for each layer (n_pairs,) the squared distances; None where no metric is fitted to
+        them: they are then 0
+    progress : called with the number of stimuli done and their number
+    """
+    members = csr_array(np.asarray(is_member, dtype=np.float64))
+    columns, n, L, D = moments.columns, moments.n_stimuli, len(doubled), moments.n_pairwise
+    n_units, n_folds, K = members.shape[0], moments.n_folds, len(columns)
+    training = np.zeros((n_folds, n_units, D + 2 * L, K + 1))
+    tested = np.zeros((n_folds, n_units, D + L, K + 1))
+    all_ranks, all_totals = np.zeros((n_units, L, L)), np.zeros((n_units, L))
+    tested_ranks = np.zeros((n_folds, n_units, L, L))
+    pairs = _PairMatrices(columns, n, doubled, squared)
+    step = max(1, TILE // ((D + 2 * L + 1) * n))
+    for start in range(0, n, step):
+        rows = np.arange(start, min(start + step, n))
+        tile = pairs.rows(rows)
+        of_rows = members[:, rows]
+        ranks = tile[:, D + L :]
+        all_ranks += _added(of_rows, ranks @ np.swapaxes(ranks, 1, 2))
+        all_totals += of_rows @ ranks.sum(axis=2)
+        by_block = _sums_by_block(moments, rows, tile)
+        block = moments.block[rows]
+        for fold in range(n_folds):
+            blocks = moments.training(fold)
+            own = np.flatnonzero(blocks[block])
+            products = _column_products(columns, rows[own], by_block, own, blocks)
+            training[fold] += _added(of_rows[:, own], products)
+            blocks = moments.tested(fold)
+            own = np.flatnonzero(blocks[block])
+            if not len(own):
+                continue
+            products = _column_products(columns, rows[own], by_block, own, blocks)
+            tested[fold, :, :D] += _added(of_rows[:, own], products[:, :D])
+            tested[fold, :, D:] += _added(of_rows[:, own], products[:, D + L :])
+            inside = ranks[own][:, :, blocks[moments.block]]
+            tested_ranks[fold] += _added(of_rows[:, own], inside @ np.swapaxes(inside, 1, 2))
+        if progress is not None:
+            progress(int(rows[-1]) + 1, n)
+    for fold in range(n_folds):
+        first, second = _untested(moments, fold)
+        if not len(first):
+            continue
+        values = np.delete(pairs.between(first, second), np.arange(D, D + L), axis=1)
+        z = np.column_stack((columns.of_pairs(first, second), np.ones(len(first))))
+        by_stimulus = _by_stimulus(first, second, values[:, :, None] * z[:, None], n)
+        tested[fold] -= _added(members, by_stimulus)
+        ranks = values[:, D:]
+        by_stimulus = _by_stimulus(first, second, ranks[:, :, None] * ranks[:, None], n)
+        tested_ranks[fold] -= _added(members, by_stimulus)
+    return UnitSums(moments, members, training, tested, all_ranks, all_totals, tested_ranks)
+
+
+class _PairMatrices(NamedTuple):
+    """The columns that are no sums of products, squared distances and centred ranks of pairs."""
+
+    columns: PairColumns
+    n_stimuli: int
+    doubled: Sequence[NDArray[np.uint32]]
+    squared: Sequence[FloatArray] | None
+
+    def rows(self, rows: IntArray) -> FloatArray:
+        """(n_rows, n_matrices, n_stimuli) of some stimuli with all; 0 of one with itself."""
+        first, second = np.broadcast_arrays(rows[:, None], np.arange(self.n_stimuli))
+        tile = self.between(first, second)
+        tile[np.arange(len(rows)), :, rows] = 0.0
+        return tile
+
+    def between(self, first: IntArray, second: IntArray) -> FloatArray:
+        """(n, n_matrices, ...) of pairs of stimuli (n, ...)."""
+        D, L = len(self.columns.pairwise), len(self.doubled)
+        places = places_of(first, second, self.n_stimuli)
+        places[first == second] = 0
+        values = np.zeros((len(first), D + 2 * L, *first.shape[1:]))
+        for number, column in enumerate(self.columns.pairwise.values()):
+            values[:, number] = column.of_pairs(first, second)
+        distances = () if self.squared is None else self.squared
+        for layer, squared in enumerate(distances):
+            values[:, D + layer] = squared[places]
+        for layer, doubled in enumerate(self.doubled):
+            values[:, D + L + layer] = doubled[places] / 2.0 - (len(doubled) + 1) / 2
+        return values
+
+
+class _BlockSums(NamedTuple):
+    """Sums over the pairs of some stimuli with those of each block.
+
+    Attributes
+    ----------
+    with_basis : (n_blocks, n_rows, n_matrices, n_basis) of matrices with the basis
+    with_pairwise : (n_blocks, n_rows, n_matrices, n_pairwise) with the other columns
+    """
+
+    with_basis: FloatArray
+    with_pairwise: FloatArray
+
+
+def _sums_by_block(moments: PairMoments, rows: IntArray, tile: FloatArray) -> _BlockSums:
+    """`tile` is (n_rows, n_matrices, n_stimuli), as `_PairMatrices.rows` gives it."""
+    basis, D = moments.columns.basis, moments.n_pairwise
+    shape = (moments.n_blocks, *tile.shape[:2])
+    with_basis = np.empty((*shape, basis.shape[1]))
+    with_pairwise = np.empty((*shape, D))
+    for block in range(moments.n_blocks):
+        others = np.flatnonzero(moments.block == block)
+        values = tile[:, :, others]
+        with_basis[block] = values @ basis[others]
+        with_pairwise[block] = values @ np.swapaxes(values[:, :D], 1, 2)
+    return _BlockSums(with_basis, with_pairwise)
+
+
+def _column_products(
+    columns: PairColumns,
+    stimuli: IntArray,
+    sums: _BlockSums,
+    rows: IntArray,
+    blocks: NDArray[np.bool_],
+) -> FloatArray:
+    """(n_rows, n_matrices, n_columns + 1) products with the columns, and sums, over some blocks.
+
+    `rows` (n_rows,) are places of the stimuli in the sums.
+    """
+    with_basis = sums.with_basis[blocks][:, rows].sum(axis=0)
+    products = np.empty((*with_basis.shape[:2], len(columns) + 1))
+    left = columns.basis[stimuli][:, None, columns.left]
+    by_term = left * with_basis[:, :, columns.right]
+    products[:, :, columns.product_columns] = columns.sum_terms(by_term)
+    pairwise = list(columns.pairwise)
+    products[:, :, pairwise] = sums.with_pairwise[blocks][:, rows].sum(axis=0)
+    products[:, :, -1] = with_basis[:, :, 0]
+    return products
+
+
+def _added(members: csr_array, values: FloatArray) -> FloatArray:
+    """(n_units, ...) sums of values (n_stimuli, ...) over the stimuli of each unit."""
+    flat = values.reshape(len(values), -1)
+    return np.asarray(members @ flat).reshape(members.shape[0], *values.shape[1:])
