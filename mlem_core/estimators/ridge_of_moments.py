@@ -13,6 +13,7 @@ import numpy as np
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.base.work import cores, each, one_thread_each
 from mlem_core.estimators.normal_equations import LEAST, NOT_APART, Moments, ridge_weights
 from mlem_core.pairs.moments import PairMoments
 from mlem_core.pairs.pair_columns import PairColumns
@@ -225,20 +226,27 @@ def _inner_scores(
 
     `weights` gives those (n_layers, n_strengths, n_columns) of a training set without a fold.
     """
-    sums, n_tested = None, np.zeros(len(outer))
-    for fold, pairs in enumerate(tests.folds):
+
+    def tested_by(fold: int) -> tuple[list[int], FloatArray]:
         # Every model that saw nothing of the fold, at once; some are fitted to the same pairs.
-        others = [own for own, out in enumerate(outer) if fold not in out]
+        others = [number for number, out in enumerate(outer) if fold not in out]
         if not others:
-            continue
-        stacked = np.stack([weights(own, fold) for own in others], axis=1)
+            return others, np.zeros(0)
+        stacked = np.stack([weights(number, fold) for number in others], axis=1)
         n_layers, n_others, n_strengths, n_columns = stacked.shape
-        rho = pairs.scores(stacked.reshape(n_layers, -1, n_columns)).rho
-        if sums is None:
-            sums = np.zeros((n_layers, len(outer), n_strengths))
-        sums[:, others] += rho.reshape(n_layers, n_others, n_strengths)
-        n_tested[others] += 1
-    assert sums is not None
+        rho = tests.folds[fold].scores(stacked.reshape(n_layers, -1, n_columns)).rho
+        return others, rho.reshape(n_layers, n_others, n_strengths)
+
+    # Threads of matrix products would wait for each other longer than these take.
+    with one_thread_each():
+        of_folds = each(tested_by, range(len(tests.folds)), cores())
+    example = next(rho for others, rho in of_folds if others)
+    sums = np.zeros((len(example), len(outer), example.shape[-1]))
+    n_tested = np.zeros(len(outer))
+    for others, rho in of_folds:
+        if others:
+            sums[:, others] += rho
+            n_tested[others] += 1
     return np.asarray(sums / n_tested[:, None])
 
 

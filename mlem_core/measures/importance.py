@@ -26,6 +26,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names
 from mlem_core.base.text import minus
 from mlem_core.base.typing import FloatArray, Layer
+from mlem_core.base.work import cores, each, one_thread_each
 from mlem_core.estimators.registry import (
     FoldFits,
     Solution,
@@ -77,25 +78,30 @@ def permutation_importance(
     """
     shape = *weights.shape[:2], len(tests.columns.parts)
     drop, error = np.zeros(shape), np.zeros(shape)
-    for fold, pairs in enumerate(tests.folds):
-        own = weights[:, fold]
-        whole = pairs.score(pairs.predictions(own)[:, None]).rho[:, 0]
+
+    def permute_in(fold: int) -> None:
+        pairs, of_fold = tests.folds[fold], weights[:, fold]
+        rho = pairs.score(pairs.predictions(of_fold)[:, None]).rho[:, 0]
         for part in range(shape[2]):
-            used = (own[:, tests.columns.part == part] != 0).any(axis=1)
+            used = (of_fold[:, tests.columns.part == part] != 0).any(axis=1)
             # Permuting what has no weight changes nothing.
             layers = np.flatnonzero(used)
             if not len(layers):
                 continue
-            chosen = pairs.of_layers(layers.tolist())
+            selected = pairs.of_layers(layers.tolist())
             if pairs.codes is not None:
-                permuted = _computed_rho(chosen, own[layers], part)
+                permuted = _computed_rho(selected, of_fold[layers], part)
             else:
                 rng = np.random.default_rng([seed, fold, part])
-                drawn = _drawn_rho(chosen, own[layers], part, permutations, rng)
+                drawn = _drawn_rho(selected, of_fold[layers], part, permutations, rng)
                 permuted = drawn.mean(axis=0)
                 spread = drawn.std(axis=0, ddof=1) if permutations > 1 else np.nan
                 error[layers, fold, part] = spread / np.sqrt(permutations)
-            drop[layers, fold, part] = whole[layers] - permuted
+            drop[layers, fold, part] = rho[layers] - permuted
+
+    # Threads of matrix products would wait for each other longer than these take.
+    with one_thread_each():
+        each(permute_in, range(len(tests.folds)), cores())
     drop = drop.round(DECIMALS)
     drop[drop == 0] = 0.0  # no zero with a sign
     return Importance(drop, error)

@@ -107,9 +107,10 @@ class FoldPairs:
         span = predictions.max() - low
         if not span > 0:
             return 0.0
-        number = ((predictions - low) * ((CLASSES - 1) / span)).astype(np.int64)
-        counts = np.bincount(number, minlength=CLASSES)
-        sums = np.bincount(number, self.rank_sums[layer], CLASSES)
+        n_classes = min(CLASSES, 4 * len(predictions))
+        number = ((predictions - low) * ((n_classes - 1) / span)).astype(np.int64)
+        counts = np.bincount(number, minlength=n_classes)
+        sums = np.bincount(number, self.rank_sums[layer], n_classes)
         ranks = np.cumsum(counts) - counts / 2 - len(predictions) / 2
         both = (counts * ranks) @ ranks * self.rank_squares[layer]
         return float(ranks @ sums / np.sqrt(both)) if both > 0 else 0.0
