@@ -30,8 +30,8 @@ Array = NDArray[np.float64]
 def features(images: Array, digits: NDArray[np.int64]) -> pd.DataFrame:
     """The stimulus table of images (n_images, 8, 8) with ink from 0 to 16, a row an image.
 
-    All features but the digit are measured in the image itself, and in few steps: a feature of
-    many values makes many patterns of feature differences, and the analysis slow.
+    All features but the digit are measured in the image itself, and in few steps: pairs with equal
+    columns are then one group, and permutation importances are computed and not drawn.
     """
     y, x = np.mgrid[0:8, 0:8]
     rows = []

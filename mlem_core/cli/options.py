@@ -89,7 +89,7 @@ def _add_bootstrap(command: argparse.ArgumentParser, what: str, of: str) -> None
         type=_replicates,
         default=0,
         metavar="N",
-        help=f"{what} over sentences and recurring words, which are left out in turn; {of}",
+        help=f"{what} over sentences and recurring words; {of}",
     )
 
 
@@ -293,7 +293,7 @@ def _add_analyze(commands: Any) -> argparse.ArgumentParser:
     _add_bootstrap(
         analyze,
         "also write intervals.csv and similarity_intervals.csv: 95 %% confidence intervals",
-        "N bootstrap replicates give those of scores, importances and τ their shape",
+        "they are the same for every N",
     )
     _add_chance(analyze, "also write importance_chance.csv: with the labels of each feature")
     analyze.add_argument("--out", required=True, metavar="DIR", help=_FOLDER)

@@ -127,7 +127,7 @@ def similarity_moments(
 def aligned_similarities(
     similarity: Similarity, layers: Sequence[LayerInput], folds: IntArray, count: Counted
 ) -> FloatArray:
-    """(n_layers, n_layers) similarities of layers one of which is turned onto the other.
+    """(n_layers, n_layers) similarities of layers, one of two turned onto the other.
 
     Stimuli of a fold below 0 have no part in it. Raises InputError: too few stimuli.
     """

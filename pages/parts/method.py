@@ -30,8 +30,7 @@ VALUES = (
     "distance of their own: a noun may be nearer to a pronoun than to a verb."
 )
 NO_VALUES = (
-    "No feature here can be coded by value: it needs at least three values, and few "
-    "enough of them."
+    "No feature here can be coded by value: it needs at least three values, and few enough of them."
 )
 HOW = (
     "Another answer needs another pass over the pairs, once, with the representations in the "
