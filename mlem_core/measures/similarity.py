@@ -357,26 +357,3 @@ def _correlations(covariance: FloatArray) -> FloatArray:
     correlation = np.divide(covariance, both, out=np.zeros_like(covariance), where=~constant)
     correlation[constant] = np.nan
     return correlation
-
-
-def feature_correlations(patterns: FloatArray, counts: FloatArray) -> FloatArray:
-    """Pearson correlation of every two feature distances over all pairs of stimuli.
-
-    Parameters
-    ----------
-    patterns : (n_patterns, n_features) feature distances
-    counts : (n_patterns,) pairs that have each pattern
-
-    Returns (n_features, n_features); NaN for a feature whose distance is the same in all pairs.
-
-    Source: Salle et al. 2024, figure S5.
-    """
-    total = counts.sum()
-    centred = patterns - counts @ patterns / total
-    covariance = centred.T @ (centred * counts[:, None]) / total
-    spread = np.sqrt(np.diag(covariance))
-    both = spread[:, None] * spread[None, :]
-    constant = both <= 1e-15
-    correlation = np.divide(covariance, both, out=np.zeros_like(covariance), where=~constant)
-    correlation[constant] = np.nan
-    return correlation

@@ -1,1 +1,1 @@
-"""Pairs of stimuli: distances, covariate patterns, ranks, and the pair table that sums them."""
+"""Pairs of stimuli: distances, ranks, columns, their second moments, and those that are scored."""

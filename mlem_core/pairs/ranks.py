@@ -1,4 +1,4 @@
-"""Average ranks: of the pairs of a layer, which RSA correlates, and of predictions by pattern."""
+"""Average ranks: of the pairs of a layer, which RSA correlates, and of predictions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from mlem_core.base.work import cores, each, in_order
 TIE = 1e-12
 # Predictions that are looked at together.
 AT_ONCE = 2**17
-NO_CELLS = np.empty(0, dtype=np.int32)
 # Ranks of all layers up to this size stay in memory; larger ones go to a temporary file.
 IN_MEMORY_BYTES = 2**30
 BAND = 2**13
@@ -56,7 +55,6 @@ def keys_of(
     distances: FloatArray,
     overwrite: bool = False,
     threads: int = 1,
-    cells: NDArray[np.int32] = NO_CELLS,
 ) -> Keys:
     """Sort the pairs of a layer by distance.
 
@@ -70,13 +68,12 @@ def keys_of(
     ----------
     distances : (n_pairs,), may be squared; of at least 0
     overwrite : their memory may be used for the keys
-    cells : (n_pairs,) what the keys hold instead of the number of a pair, below n_pairs
     """
     from mlem_core.pairs.kernels.sweep import to_keys
 
     number_bits = max(1, (len(distances) - 1).bit_length())
     keys = (distances if overwrite else distances.copy()).view(np.uint64)
-    to_keys(keys, number_bits, cells)
+    to_keys(keys, number_bits)
     edges = np.linspace(0, len(keys), threads + 1).astype(int)
     keys.partition(edges[1:-1])
     each(lambda ends: keys[slice(*ends)].sort(), itertools.pairwise(edges), threads)

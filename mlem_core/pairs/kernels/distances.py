@@ -195,15 +195,3 @@ def among_nearest(
         for j in range(n - 1):
             value = 1.0 if own[j] < low else (share if own[j] <= high else 0.0)
             found[1 if j < i else 0, place[j]] = value
-
-
-@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def sum_values(values: Array, cells: Array, sums: Array) -> float:
-    """Add values (n_sides, n_pairs) to the cells (n_cells,) of their pairs; the sum of squares."""
-    squares = 0.0
-    for side in range(len(values)):
-        for at in range(len(cells)):
-            value = np.float64(values[side, at])
-            sums[cells[at]] += value
-            squares += value * value
-    return squares
