@@ -31,7 +31,7 @@ from mlem_core.base.work import cores, each
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.pairs.designs import BUDGET, RESAMPLED
 from mlem_core.pairs.designs import n_pairs as all_pairs
-from mlem_core.pairs.resampling_units import BLOCKS, SINGLE, Units
+from mlem_core.pairs.resampling_units import Units
 
 if TYPE_CHECKING:
     from mlem_core.analysis.results import Results
@@ -304,8 +304,8 @@ FAR_BELOW = 0.6
 FEW_SENTENCES = 80
 
 FITTED = (
-    "This estimator is not refitted in each replicate: its intervals hold for these fitted models "
-    "on new stimuli and are narrower than those of refitted models."
+    "The weights of this estimator are held: its intervals hold for these fitted models on new "
+    "stimuli and are narrower than those of refitted models."
 )
 ZERO = (
     "Where the population value is exactly 0 (a layer does not encode the feature), intervals are "
@@ -334,7 +334,7 @@ def generalises(units: Units, *, seeds: bool = False) -> str:
 
 def of_size(units: Units) -> tuple[str, ...]:
     """Caveats for so many units, if any."""
-    few = f"With fewer than {FEW_SENTENCES} {units.groups}, intervals and ceilings are only a "
+    few = f"With fewer than {FEW_SENTENCES} {units.groups}, intervals are only a "
     return (f"{few}rough guide.",) if units.n_sentences < FEW_SENTENCES else ()
 
 
@@ -383,9 +383,8 @@ def below_ceiling(results: Results, estimator: str) -> str:
 def how_computed(estimator: str, units: Units) -> str:
     """Computation of the intervals of all layers, with its caveats, for a caption."""
     how = (
-        f"Confidence intervals are over {units.over}. Up to {SINGLE} of {units.each} are left out "
-        f"one by one, more in {BLOCKS} blocks. {REPLICATES} bootstrap replicates of the "
-        f"{units.groups} give intervals of scores and importances their shape."
+        f"Confidence intervals are over {units.over}. They follow from the influence of each of "
+        "these on a number (infinitesimal jackknife)."
     )
     fitted = () if estimator_named(estimator).refitted else (FITTED,)
     return " ".join((how, *fitted, *of_size(units)))

@@ -2,9 +2,9 @@
 
 Most are the correlation, over all pairs of stimuli, of a number that each layer gives a pair: the
 rank of its distance (RSA), its U-centred squared distance (debiased linear CKA), or whether one is
-among the nearest neighbours of the other (mutual nearest neighbours). Sums of that number by cell
-take the place of sums of ranks in the pair tables, so that whatever divides RSA over the features
-(`mlem_core.measures.decomposition`) divides the others as well.
+among the nearest neighbours of the other (mutual nearest neighbours). Moments of that number take
+the place of moments of ranks (`mlem_core.pairs.similarity_moments`), so that whatever divides RSA
+over the features (`mlem_core.measures.decomposition`) divides the others as well.
 
 Procrustes and CCA turn one layer onto the other. The rotation (of Procrustes), or the directions of
 either layer that go together (of CCA), are those of the training stimuli; the similarity is then
@@ -81,10 +81,9 @@ class Similarity:
     distance : the neural distance that it is of; None is that of the analysis
     sparse : whether most values of pairs are 0
     aligned : the similarity of the components of two layers, where it is no sum over pairs
-    of_ranks : whether it is of the ranks that the pair tables have. It comes with every analysis,
-        also of some of the pairs, and can be had of stimuli that are drawn several times; any other
-        is computed from all pairs (or the representations) once it is needed, and its intervals
-        leave stimuli out
+    of_ranks : whether it is of the ranks that the moments of pairs have. It comes with every
+        analysis, also of some of the pairs; any other is computed from all pairs (or the
+        representations) once it is needed
     """
 
     name: str
