@@ -334,6 +334,19 @@ class PairColumns:
             self.features, self.kinds, self.value_names, distances, self.interactions
         )
 
+    def as_one_feature(self) -> PairColumns:
+        """The same columns as those of one feature alone, for what all features do together."""
+        none = np.zeros(len(self.names), dtype=np.int64)
+        return replace(
+            self,
+            features=("all features",),
+            kinds=("",),
+            value_names=((),),
+            first_feature=none,
+            second_feature=none,
+            basis_feature=np.minimum(self.basis_feature, 0),
+        )
+
     def with_feature(self, feature: FeatureColumn, missing: str) -> PairColumns:
         """Columns with those of one more feature of the same stimuli.
 
