@@ -8,15 +8,23 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from scipy.linalg import solve
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.base.errors import unknown
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.measures.decomposition import SAMPLED, UNEXPLAINED
-from mlem_core.measures.shapley import sampled_orders, shapley
-from mlem_core.pairs.crossfit import CrossFit, FeatureSet
+from mlem_core.measures.contributions import (
+    EXACT_FEATURES,
+    fold_equations,
+    rank_scale,
+    shapley_coefficients,
+)
+from mlem_core.measures.decomposition import UNEXPLAINED
+from mlem_core.pairs.designs import PairDesign
+from mlem_core.pairs.moments import PairMoments
 from mlem_core.storage.store import Stage, Store
 
 # Of so many of the pairs that contribute most, examples are picked.
@@ -25,56 +33,76 @@ KEPT = 8  # examples of a term
 
 
 def contributions(pairs: LayerPairs, term: str) -> FloatArray:
+    """Contribution (n_pairs,) of each pair to a term of two layers, see `pair_terms`."""
+    return pair_terms(pairs.statistics.moments, pairs.ranks, term, pairs.design)
+
+
+def pair_terms(
+    moments: PairMoments,
+    ranks: Sequence[NDArray[np.uint32]],
+    term: str,
+    design: PairDesign | None = None,
+    *,
+    exact_up_to: int = EXACT_FEATURES,
+) -> FloatArray:
     """Contribution of each pair of stimuli to a term of two layers' RSA correlation, in units of ρ.
 
-    With m_fᴬ the Shapley value of feature f for the mean rank in layer A, outside a fold, of a
-    pattern, a pair inside the fold adds ½ (rᴬ m_fᴮ + rᴮ m_fᴬ) to the term of f: its own rank in one
-    layer, with what the feature predicts of it in the other, learnt from other stimuli. A pair of
-    two folds adds nothing to a feature. "unexplained" is the rest of rᴬ rᴮ. The sum over all pairs
-    is the term.
+    With b the coefficients that a feature adds in a layer, fitted outside a fold
+    (`mlem_core.measures.contributions.shapley_coefficients`), a pair inside the fold with the
+    columns z adds ½ (rᴬ z'bᴮ + rᴮ z'bᴬ) to the term of the feature: its own rank in one layer, with
+    what the feature predicts of it in the other, learnt from other stimuli. Ranks and predictions
+    are centred over the pairs that test the fold. A pair of two folds adds nothing to a feature.
+    "unexplained" is the rest of rᴬ rᴮ. The sum over all pairs is the term.
 
     Raises InputError: an unknown term; fewer than two folds.
 
     Parameters
     ----------
-    pairs : of two layers
+    moments : of the pairs in two layers
+    ranks : of each layer (n_pairs,) twice the average rank of each pair
     term : a feature, or "unexplained"
+    design : which pairs these are; None is all pairs of the stimuli
+    exact_up_to : as in `mlem_core.measures.contributions.contributions`
 
     Returns
     -------
     (n_pairs,) in the order of the design
     """
-    pairs = pairs.coarse
-    tables, n_pairs = pairs.tables, len(pairs.cells)
-    if term not in (*tables.features, UNEXPLAINED):
-        raise unknown("term", term, (*tables.features, UNEXPLAINED))
-    fit = CrossFit.of(tables)
+    columns = moments.columns
+    if term not in (*columns.features, UNEXPLAINED):
+        raise unknown("term", term, (*columns.features, UNEXPLAINED))
+    equations = fold_equations(moments)
+    design = design or PairDesign.complete(moments.n_stimuli)
+    scale = rank_scale(moments, equations)[0, 1]
+    explained = np.zeros(design.n_pairs)
+    for fold, of_fold in enumerate(equations):
+        places, _ = design.among(np.flatnonzero(moments.folds == fold))
+        if not len(places):
+            continue
+        if term == UNEXPLAINED:
+            # Of all features together.
+            coefficients = solve(of_fold.gram, of_fold.outside, assume_a="pos").T
+        else:
+            feature = columns.features.index(term)
+            coefficients = shapley_coefficients(columns, of_fold, feature, exact_up_to=exact_up_to)
+        predictions = columns.predictions(coefficients, *design.ends(places))
+        predictions -= predictions.mean(axis=1, keepdims=True)
+        for layer, other in ((0, 1), (1, 0)):
+            doubled = ranks[layer][places].astype(np.float64)
+            doubled -= doubled.mean()
+            explained[places] += scale / 4 * doubled * predictions[other]
+    return _rest(moments, ranks, explained) if term == UNEXPLAINED else explained
 
-    def means(chosen: FeatureSet) -> FloatArray:
-        of_set = fit.means(chosen)[..., 0]
-        by_pattern: FloatArray = of_set[chosen.group]
-        return by_pattern
 
-    split = shapley(fit.whole, means, orders=sampled_orders(tables.codes, SAMPLED))
-    of_features = split.whole if term == UNEXPLAINED else split.terms[tables.features.index(term)]
-    middle = n_pairs + 1.0
-    a, b = (0.5 * (ranks - middle) for ranks in pairs.ranks)
-    scale = fit.spread[0].prod()
-    if scale == 0:
-        return np.zeros(n_pairs)
-    fitted = np.zeros(n_pairs)
-    inside = [
-        pairs.design.among(np.flatnonzero(pairs.folds == k))[0] for k in range(tables.n_folds)
-    ]
-    used = sum(len(at) > 0 for at in inside)
-    for fold, at in enumerate(inside):
-        pattern = pairs.pattern[at]
-        for own, other in ((a, 1), (b, 0)):
-            if len(at):
-                centred = own[at] - own[at].mean()
-                fitted[at] += centred * of_features[pattern, other, fold] / (2 * len(at) * used)
-    added: FloatArray = (a * b / n_pairs - fitted if term == UNEXPLAINED else fitted) / scale
-    return added
+def _rest(
+    moments: PairMoments, ranks: Sequence[NDArray[np.uint32]], explained: FloatArray
+) -> FloatArray:
+    """Products of the ranks of each pair in two layers, in units of ρ, less what is explained."""
+    squares = np.diag(moments.rank_covariances(np.ones(moments.n_blocks, dtype=bool)))
+    if not squares.all():
+        return -explained
+    in_one, in_other = (doubled.astype(np.float64) - (len(explained) + 1) for doubled in ranks)
+    return in_one * in_other / (4 * np.sqrt(squares.prod())) - explained
 
 
 def contributing_pairs(
@@ -124,7 +152,7 @@ _NUMBERS: dict[str, Any] = {
     "distance_a": np.float64,
     "distance_b": np.float64,
 }
-_STAGE = Stage("pairs-behind", 2, pd.DataFrame)
+_STAGE = Stage("pairs-behind", 3, pd.DataFrame)
 
 
 def pair_contributions(

@@ -294,6 +294,39 @@ def weighted_subsets(
                 yield WeightedSubset(draw, subset, shares)
 
 
+def shapley_coefficients(
+    columns: PairColumns,
+    equations: FoldEquations,
+    feature: int,
+    *,
+    exact_up_to: int = EXACT_FEATURES,
+) -> FloatArray:
+    """Coefficients that a feature adds to those of other features, averaged as Shapley values are.
+
+    A set of features has coefficients of its columns, fitted to the ranks outside a fold. What the
+    feature adds to them predicts, inside the fold, what the feature contributes there.
+
+    Parameters
+    ----------
+    columns : of the pairs
+    equations : of the fold
+    feature : its number
+    exact_up_to : as in `contributions`
+
+    Returns
+    -------
+    (n_layers, n_columns)
+    """
+    coefficients = np.zeros((equations.outside.shape[1], len(columns)))
+    for _, subset, shares in weighted_subsets(columns, equations, exact_up_to=exact_up_to):
+        if shares[feature] and len(subset.chosen):
+            solved = solve_triangular(
+                subset.factor, subset.outside, lower=True, trans="T", check_finite=False
+            )
+            coefficients[:, subset.chosen] += shares[feature] * solved.T
+    return coefficients
+
+
 def _along_order(
     columns: PairColumns, equations: FoldEquations, order: IntArray
 ) -> Iterator[FeatureSubset]:

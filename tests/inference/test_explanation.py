@@ -4,61 +4,18 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import arguments_of, layer_pairs, refused
-from scipy.stats import rankdata, spearmanr
+from inputs import arguments_of, refused
+from scipy.stats import spearmanr
 
-from mlem_core import explain, from_frame, with_intervals
+from mlem_core import explain, with_intervals
 from mlem_core.analysis import similarities
 from mlem_core.cli.commands import main
 from mlem_core.inference.explanation import with_chance
-from mlem_core.inference.pair_contributions import (
-    contributing_pairs,
-    contributions,
-)
 from mlem_core.measures import shapley
-from mlem_core.measures.decomposition import UNEXPLAINED, decompose
+from mlem_core.measures.decomposition import UNEXPLAINED
 
 N = 60
 A, B = ("m", 0), ("m", 1)
-
-
-@pytest.fixture(scope="module")
-def case():
-    features = explicit.random_features(N)
-    layers = [explicit.random_layer(features, seed) for seed in range(2)]
-    folds = explicit.random_folds(N, 3)
-    return features, layers, layer_pairs(features, layers, np.arange(N), folds)
-
-
-def test_what_the_pairs_add_is_the_term(case):
-    _, layers, pairs = case
-    ranks = [rankdata(explicit.squared(layer)) for layer in layers]
-    ranks = [r - r.mean() for r in ranks]
-    scale = np.sqrt((ranks[0] @ ranks[0]) * (ranks[1] @ ranks[1]))
-    rsa = np.full((2, 2), ranks[0] @ ranks[1] / scale)
-    terms = decompose(pairs.tables, rsa).pair(0, 1).set_index("term")["value"]
-    added = {term: contributions(pairs, term) for term in terms.index}
-    for term, value in terms.items():
-        assert added[term].sum() == pytest.approx(value, abs=1e-12)
-    np.testing.assert_allclose(sum(added.values()), ranks[0] * ranks[1] / scale, atol=1e-12)
-    with refused("knid", "kind"):
-        contributions(pairs, "knid")
-
-
-def test_examples_are_the_pairs_that_add_most_each_stimulus_once(case):
-    features, _, pairs = case
-    stimuli = from_frame(features.assign(sentence=[f"sentence {n}" for n in range(N)]), "made")
-    added = contributions(pairs, "kind")
-    found = contributing_pairs(pairs, stimuli, "kind", 5)
-    i, j = explicit.pairs(N)
-    best = int(np.argmax(added))
-    assert tuple(found.loc[0, ["first", "second"]]) == (i[best], j[best])
-    assert found.loc[0, "contribution"] == added.max()
-    assert found["contribution"].is_monotonic_decreasing
-    assert len(set(found["first"]) | set(found["second"])) == 10
-    least = contributing_pairs(pairs, stimuli, UNEXPLAINED, 3, most=False)
-    assert (least["contribution"] < 0).all()
-    assert least.loc[0, "contribution"] == contributions(pairs, UNEXPLAINED).min()
 
 
 def test_two_layers_of_an_analysis_are_explained(planted):

@@ -9,7 +9,6 @@ import pytest
 from inputs import in_files, layer_pairs, over_both, refused, tables_of
 
 from mlem_core import RidgeMLEM, Store, from_frame, run
-from mlem_core.data.folds import fold_pairs
 from mlem_core.data.levels import exchanges
 from mlem_core.inference import chance
 from mlem_core.inference.bootstrap import term_replicates
@@ -22,7 +21,6 @@ from mlem_core.inference.importance_chance import (
 )
 from mlem_core.inference.layer_intervals import chance_of_layers, known_layer_chance
 from mlem_core.inference.layer_pairs import MOST_CELLS, LayerPairs, Relabelled
-from mlem_core.inference.pair_contributions import contributions
 from mlem_core.inference.replicates import identity_reach, resampled_terms
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.measures.importance import fitted
@@ -93,17 +91,6 @@ def test_tables_are_those_of_features_that_were_permuted(request, made, train_ra
         np.testing.assert_allclose(found.within_sums[d], expected.within_sums[0])
         if train_ranks:
             np.testing.assert_allclose(found.training_ranks[d], expected.training_ranks[0])
-
-
-def test_contributions_over_both_add_up_to_the_terms(words):
-    *_, pairs = words
-    terms = decompose(pairs.tables, np.eye(2)).terms[:, 0, 1]
-    i, j = explicit.pairs(len(pairs.folds))
-    two = fold_pairs(pairs.folds)
-    tested = (two[i] == two[j]).all(axis=1) & (two[i, 0] == two[i, 1])
-    for f, name in enumerate(pairs.tables.features):
-        found = contributions(pairs, name)
-        assert found.sum() == pytest.approx(terms[f], abs=1e-9) and not found[~tested].any()
 
 
 @pytest.mark.parametrize(("planted", "n_sets"), [(0.0, 40), (2.0, 6)])
