@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -19,16 +18,20 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import student_quantile
 from mlem_core.base.text import percent
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
+from mlem_core.base.work import on_all_cores
 from mlem_core.data.added import Candidate, as_feature
 from mlem_core.data.levels import MOVED, STIMULUS, exchange_of, exchanges
 from mlem_core.data.stimuli import Rdm, StimulusSet
 from mlem_core.inference.chance import largest_chance
-from mlem_core.inference.layer_pairs import LayerPairs, Relabelled, square_of
-from mlem_core.inference.resample import in_parts, jackknife
-from mlem_core.pairs.columns import FeatureColumn, codes_of, feature_columns
-from mlem_core.pairs.crossfit import CrossFit, explained_alone, places, share_alone
-from mlem_core.pairs.resampling_units import Blocks, RankedPairs, Weights
-from mlem_core.pairs.tables import PairTables
+from mlem_core.inference.influence import similarity_influence, values_without
+from mlem_core.inference.layer_pairs import LayerPairs, square_of
+from mlem_core.inference.permuted_contributions import PermutedContributions
+from mlem_core.inference.resample import jackknife
+from mlem_core.measures.contributions import contributions
+from mlem_core.pairs.columns import FeatureColumn, feature_columns
+from mlem_core.pairs.moments import PairMoments, layer_moments, pair_moments
+from mlem_core.pairs.resampling_units import Blocks
+from mlem_core.pairs.unit_sums import unit_sums
 from mlem_core.storage.store import Store
 
 LeftOut = list[tuple[str, str]]
@@ -114,7 +117,7 @@ def _of_layers(
     for layer in asked:
         if layer not in pairs.layers:
             try:
-                found.append(_distances(LayerPairs.of_sample(analysis, [layer], store)))
+                found.append(_distances(LayerPairs.of(analysis, [layer], store)))
             except InputError as error:
                 left_out.append((layer_name(layer), str(error).rstrip(".")))
     return found
@@ -122,7 +125,10 @@ def _of_layers(
 
 def _distances(pairs: LayerPairs) -> Candidate:
     """Distances in one layer; stimuli at distance 0 are one value."""
-    name, square = layer_name(pairs.layers[0]), square_of(pairs, np.sqrt(pairs.squared[0]), 0.0)
+    name, square = (
+        layer_name(pairs.layers[0]),
+        square_of(np.sqrt(pairs.squared[0]), len(pairs.folds), 0.0),
+    )
     values, of = np.unique(np.argmax(square <= 0, axis=1), return_inverse=True)
     cells = [f"stimulus {row + 1}" for row in values]
     rdm = Rdm(tuple(cells), square[np.ix_(values, values)])
@@ -130,163 +136,148 @@ def _distances(pairs: LayerPairs) -> Candidate:
     return Candidate(name, f"the distances in {name}", lambda _: own, "rdm", rdm=rdm)
 
 
-# Distances of a numeric candidate are put into so many bins.
-BINS = 16
-# Coded by value where so few pairs have a pattern that no pair of other stimuli has; left out where
-# so many have.
-FEW_ALONE, MOST_ALONE = 0.1, 0.5
+# A candidate whose columns vary by less than this part beyond those of the features follows from
+# them.
+FOLLOWS = 1e-9
 
 
-class Base(NamedTuple):
+class BaselineFit(NamedTuple):
     """What features explain before a candidate is added to them.
 
-    of_each : (n_layers, n_features) what each of them alone explains
-    without : (n_blocks,) what they explain without each block of stimuli
+    Attributes
+    ----------
+    pairs : all pairs of the stimuli in two layers, or in one
+    blocks : of stimuli that are left out in turn
+    explained : what the features explain of the RSA correlation of the first and the last layer
+    without : (n_blocks,) the same without each block
     """
 
+    pairs: LayerPairs
     blocks: Blocks
     explained: float
-    of_each: FloatArray
     without: FloatArray
 
     @classmethod
-    def of(cls, pairs: LayerPairs, blocks: Blocks) -> Base:
+    def of(cls, pairs: LayerPairs, blocks: Blocks) -> BaselineFit:
         """What the features of pairs explain."""
-        fit, explained, without = explained_and_left(pairs.whole, pairs.tables, blocks.weights)
-        of_each = explained_alone(fit, range(fit.codes.shape[1]))
-        return cls(blocks, explained, of_each, without)
+        explained, without = explained_and_without(pairs, blocks)
+        return cls(pairs, blocks, explained, without)
 
-    def gain(self, beside: Beside, *chances: FloatArray) -> tuple[float, float, float]:
+    def gain(self, fit: AugmentedFit, *chances: FloatArray) -> tuple[float, float, float]:
         """What the features explain more with a candidate, and its 95 % interval beyond chance.
 
         Parameters
         ----------
         chances : gains (n_permutations,) of permuted labels, of each candidate that was added
         """
-        weights = self.blocks.weights
-        _, explained, without = explained_and_left(beside.ranked, beside.tables, weights)
+        explained, without = explained_and_without(fit.pairs, self.blocks)
         gain = explained - self.explained
         ends = jackknife(np.array(gain), without - self.without, self.blocks.sizes)
         errors = [
-            student_quantile(len(one) - 1) * one.std(ddof=1) / np.sqrt(len(one)) for one in chances
+            student_quantile(len(draws) - 1) * draws.std(ddof=1) / np.sqrt(len(draws))
+            for draws in chances
         ]
         more = np.hypot.reduce(errors)
         low, high = (float(np.hypot(end - gain, more)) for end in (ends.lower, ends.upper))
-        middle = gain - float(sum(one.mean() for one in chances))
+        middle = gain - float(sum(draws.mean() for draws in chances))
         return gain, middle - low, middle + high
 
 
-class Beside(NamedTuple):
+class AugmentedFit(NamedTuple):
     """Pairs with a candidate beside their features, as their last one.
 
+    Attributes
+    ----------
     stimuli : with the candidate as their only feature
-    relabelled : the pairs, and the tables that they have when stimuli take other values of it
-    ranked, tables : the pairs by the cells of their tables
+    pairs : with its columns
     is_identity : whether it says which word or sentence a stimulus is
     """
 
     stimuli: StimulusSet
-    relabelled: Relabelled
-    ranked: RankedPairs
-    tables: PairTables
+    pairs: LayerPairs
     is_identity: bool = False
-
-    @property
-    def pairs(self) -> LayerPairs:
-        """The pairs, with the candidate as their last feature."""
-        return replace(self.relabelled.pairs, tables=self.tables, cells=self.ranked.cells)
 
     @classmethod
     def of(
         cls, pairs: LayerPairs, stimuli: StimulusSet, candidate: Candidate, missing: str
-    ) -> Beside:
-        """Pairs with a candidate, coded by value where pairs suffice.
+    ) -> AugmentedFit:
+        """Pairs with a candidate; a category is coded by value where it has few enough of them.
 
-        Raises InputError: it distinguishes no pairs, or nearly all of them; chance is not known.
+        Raises InputError: it distinguishes no pairs, or nearly all of them; it follows from the
+        features; too many columns.
         """
-        own = as_feature(stimuli, candidate)
-        column = feature_columns(own)[0]
+        with_candidate = as_feature(stimuli, candidate)
+        column = feature_columns(with_candidate)[0]
         if len(column.present) + (missing == "level" and pd.isna(column.values).any()) < 2:
             raise InputError("it has the same value for all stimuli")
         if column.kind == "nominal" and len(column.present) == len(stimuli):
             raise InputError("no two stimuli have the same value")
-        if column.resolvable and column.kind == "nominal":
-            found = cls._coded(pairs, own, column.with_names(), missing)
-            if share_alone(found.tables) < FEW_ALONE:
-                return found._replace(is_identity=candidate.is_identity)
-        found = cls._coded(pairs, own, column, missing)
-        if len(found.tables.codes) == len(pairs.tables.codes):
+        interactions = pairs.statistics.interactions
+        if column.resolvable and column.kind == "nominal" and not interactions:
+            column = column.with_names()
+        augmented = _with_column(pairs, column, missing)
+        if _follows(augmented.statistics.moments):
             raise InputError("it follows from the features")
-        if (alone := share_alone(found.tables)) > MOST_ALONE:
-            raise InputError(f"{percent(alone)} of the pairs have a pattern of their own with it")
-        return found._replace(is_identity=candidate.is_identity)
+        return cls(with_candidate, augmented, candidate.is_identity)
 
-    @classmethod
-    def _coded(
-        cls, pairs: LayerPairs, own: StimulusSet, column: FeatureColumn, missing: str
-    ) -> Beside:
-        coded, tables = codes_of(column, missing, BINS), pairs.tables
-        # As if it were the same for all pairs, until stimuli take its values.
-        with_it = replace(
-            tables,
-            features=(*tables.features, column.name),
-            codes=np.column_stack((tables.codes, np.zeros(len(tables.codes), dtype=np.int64))),
-        )
-        f, everyone = len(tables.features), np.arange(len(own))
-        more = replace(pairs, tables=with_it, coded=(*pairs.coded, coded))
-        relabelled = Relabelled.of(more, f)
-        return cls(own, relabelled, *relabelled.ranked(everyone))
-
-    def by_chance(self, base: Base, n_permutations: int) -> tuple[str, FloatArray]:
+    def by_chance(self, baseline: BaselineFit, n_permutations: int) -> tuple[str, FloatArray]:
         """Level of the labels, and gains (n_permutations,) when they are permuted.
 
         Permutations are the same for all candidates of a level.
 
         Raises InputError: too few stimuli take the labels of others.
         """
-        name, folds = self.tables.features[-1], self.relabelled.pairs.folds
+        moments, folds = self.pairs.statistics.moments, self.pairs.folds
+        name = moments.columns.features[-1]
         values, rng = self.stimuli.values(name), np.random.default_rng(0)
         ways = exchanges(self.stimuli, folds, name)
         if self.is_identity:
             ways = (exchange_of(self.stimuli, folds, STIMULUS),)
-        level, moved, draws = largest_chance(
-            ways, values, (n_permutations,), rng, partial(self.permuted, base.of_each)
-        )
+        permuted = PermutedContributions.of(moments, self.pairs.ranks, beyond_all=True)
+
+        def gains(givers: IntArray) -> FloatArray:
+            of_layers = permuted.of_feature(len(moments.columns.features) - 1, givers)
+            return np.asarray(of_layers[:, 0, -1])
+
+        level, moved, draws = largest_chance(ways, values, (n_permutations,), rng, gains)
         if moved < MOVED:
             raise InputError(
                 f"permuted, it is nearly the same ({percent(moved)} of the stimuli change)"
             )
-        return level, draws - base.explained
-
-    def permuted(self, of_each: FloatArray, givers: IntArray) -> FloatArray:
-        """v (n,) when stimuli take the value of the candidate from givers (n, n_stimuli)."""
-        f, squares = of_each.shape[1], self.tables.rank_squares[None]
-        ranks = np.stack(self.relabelled.pairs.ranks)
-        none = np.zeros((len(of_each), f + 1), dtype=np.int64)
-
-        def one(rows: IntArray) -> FloatArray:
-            keys, sums = self.relabelled.sums(rows[0], ranks)
-            cells = self.relabelled.tables(keys)
-            fit = CrossFit.of_draws(cells, sums[:1], sums[None, 1:], squares, none)
-            # What the features alone explain is the same for all labels.
-            order = places(np.column_stack((of_each, explained_alone(fit, [f]))))
-            return explained_of(replace(fit, priority=order))
-
-        return in_parts(one, givers)
+        return level, draws
 
 
-def explained_of(fit: CrossFit) -> FloatArray:
-    """(n_draws,) v of all features, of two layers, or of one."""
-    return fit.explained(fit.whole)[:, 0, -1]
+def _with_column(pairs: LayerPairs, column: FeatureColumn, missing: str) -> LayerPairs:
+    """Pairs with one more feature. Nothing is scored, so that test pairs stay as they were."""
+    statistics, moments = pairs.statistics, pairs.statistics.moments
+    columns = moments.columns.with_feature(column, missing)
+    both = list(zip(pairs.squared, pairs.ranks, strict=True))
+    of_layers = on_all_cores(lambda pair: layer_moments(columns, pairs.folds, *pair), both)
+    augmented = pair_moments(
+        columns, pairs.folds, of_layers, moments.rank_products, moments.untested
+    )
+    return replace(pairs, statistics=replace(statistics, moments=augmented))
 
 
-def explained_and_left(
-    pairs: RankedPairs, tables: PairTables, weights: Weights
-) -> tuple[CrossFit, float, FloatArray]:
-    """Cross-fit of two layers, v of all features, and v (n_blocks,) without each block."""
-    fit = CrossFit.of(tables)
-    left = [
-        explained_of(CrossFit.of_draws(tables, sums.counts, sums.sums, sums.squares, fit.priority))
-        for sums in pairs.by_stimulus.draw(weights)
-    ]
-    return fit, float(explained_of(fit)[0]), np.concatenate(left)
+def _follows(moments: PairMoments) -> bool:
+    """Whether the columns of the last feature follow from those of the others."""
+    columns = moments.columns
+    gram = moments.within(np.ones(moments.n_blocks, dtype=bool)).gram
+    last = columns.first_feature == len(columns.features) - 1
+    last |= columns.second_feature == len(columns.features) - 1
+    solution = np.linalg.lstsq(gram[np.ix_(~last, ~last)], gram[np.ix_(~last, last)], rcond=1e-10)
+    rest = np.trace(gram[np.ix_(last, last)] - gram[np.ix_(last, ~last)] @ solution[0])
+    return bool(rest <= FOLLOWS * np.trace(gram[np.ix_(last, last)]))
+
+
+def explained_and_without(pairs: LayerPairs, blocks: Blocks) -> tuple[float, FloatArray]:
+    """What all features explain of the RSA of the first and the last layer; without each block.
+
+    Returns a number and (n_blocks,), see `mlem_core.inference.influence`.
+    """
+    moments = pairs.statistics.moments
+    together = replace(moments, columns=moments.columns.as_one_feature())
+    explained = contributions(together).terms[0, 0, -1]
+    sums = unit_sums(together, blocks.weights == 0, pairs.ranks)
+    influence = similarity_influence(sums).explained[:, 0, -1]
+    return float(explained), values_without(explained, influence, blocks.sizes)

@@ -42,6 +42,7 @@ class PermutedContributions:
     ranks : for each layer (n_pairs,) twice the average ranks of the pairs, in condensed order
     equations, outside, inside : of the folds, with moments over the pairs outside and inside them
     most_work : see `MOST_WORK`
+    beyond_all : what the feature adds to all others alone, in the place of its Shapley value
     """
 
     moments: PairMoments
@@ -50,10 +51,16 @@ class PermutedContributions:
     outside: Sequence[SetMoments]
     inside: Sequence[SetMoments]
     most_work: float = MOST_WORK
+    beyond_all: bool = False
 
     @classmethod
     def of(
-        cls, moments: PairMoments, ranks: Sequence[Target], most_work: float = MOST_WORK
+        cls,
+        moments: PairMoments,
+        ranks: Sequence[Target],
+        most_work: float = MOST_WORK,
+        *,
+        beyond_all: bool = False,
     ) -> PermutedContributions:
         """Raises InputError: moments of one fold."""
         folds = range(moments.n_folds)
@@ -64,6 +71,7 @@ class PermutedContributions:
             [moments.within(moments.training(fold)) for fold in folds],
             [moments.inside_fold(fold) for fold in folds],
             most_work,
+            beyond_all,
         )
 
     def is_exact(self, feature: int) -> bool:
@@ -118,16 +126,17 @@ class PermutedContributions:
         """Sets of the other features, each with how much what the feature adds to it counts."""
         columns, equations = self.moments.columns, self.equations[fold]
         n_features = len(columns.features)
-        if self.is_exact(feature):
+        if self.is_exact(feature) and not self.beyond_all:
             for subset in subsets(columns, equations, without=feature):
                 yield subset, -float(shapley_shares(subset.members, n_features)[feature])
             return
         subset = no_features(equations)
-        yield subset, 0.5
+        if not self.beyond_all:
+            yield subset, 0.5
         for other in range(n_features):
             if other != feature:
                 subset = with_feature(columns, equations, subset, other)
-        yield subset, 0.5
+        yield subset, 1.0 if self.beyond_all else 0.5
 
 
 class _Sums(NamedTuple):

@@ -24,7 +24,7 @@ from mlem_core.base.text import fraction, listed, many, percent, sentence_case
 from mlem_core.base.typing import FloatArray, IntArray, Layer, Layers, Report, counting
 from mlem_core.data.added import NO_WORD, Candidate, candidates_of, neighbour
 from mlem_core.data.stimuli import StimulusSet, bare, group_name
-from mlem_core.inference.candidate_gains import Base, Beside, model_candidates
+from mlem_core.inference.candidate_gains import AugmentedFit, BaselineFit, model_candidates
 from mlem_core.inference.chance import corrected_p
 from mlem_core.inference.intervals import SIGNIFICANT, check_permutations
 from mlem_core.inference.layer_pairs import LayerPairs, square_of
@@ -54,7 +54,7 @@ def explainable(pairs: LayerPairs, stimuli: StimulusSet) -> pd.DataFrame:
     ranks = (
         0.5 * (doubled - (len(doubled) + 1.0)) for doubled in (pairs.ranks[0], pairs.ranks[-1])
     )
-    squares = [square_of(pairs, own, np.nan) for own in ranks]
+    squares = [square_of(own, len(pairs.folds), np.nan) for own in ranks]
     blocks = pairs.units.blocks(BLOCKS)
     for unit, labels in _units(stimuli):
         numbers = pd.factorize(pd.Series(labels))[0].astype(np.int64)
@@ -236,7 +236,7 @@ def _interval(row: pd.Series, name: str) -> str:
     return f"{fraction(row[name])} (95 % CI {low} to {high})"
 
 
-STAGE = Stage("what-else", 1, Rest)
+STAGE = Stage("what-else", 2, Rest)
 
 
 def explain_rest(
@@ -277,7 +277,7 @@ def explain_rest(
         raise InputError(f"found {len(chosen.layers)} layers; expected one or two.")
 
     def make() -> Rest:
-        pairs = LayerPairs.of_sample(analysis, chosen.layers, store, chosen.features)
+        pairs = LayerPairs.of(analysis, chosen.layers, store, chosen.features)
         own = pairs.stimuli_of(analysis.stimuli).select(list(chosen.features))
         there, left_out = model_candidates(analysis, own, pairs, store)
         asked, missing = [*candidates_of(own), *there], analysis.spec.missing
@@ -320,17 +320,18 @@ def rest_of(
     ----------
     pairs : all pairs of the stimuli, with the features
     stimuli : these
-    missing : what a missing value of a candidate is, see `mlem_core.pairs.patterns.PairIndex.build`
+    missing : what a missing value of a candidate is, see
+        `mlem_core.pairs.pair_columns.PairColumns.of`
     """
     check_enough(pairs.n_groups)
-    pairs, refused = pairs.coarse, list[tuple[str, str]]()
-    base = Base.of(pairs, pairs.units.blocks(BLOCKS))
+    refused: list[tuple[str, str]] = []
+    base = BaselineFit.of(pairs, pairs.units.blocks(BLOCKS))
     told = counting(report or (lambda progress: None), "what else", "candidates")
     rows, all_draws = [], []
     for done, candidate in enumerate(candidates):
         told(done, len(candidates))
         try:
-            tried = Beside.of(pairs, stimuli, candidate, missing)
+            tried = AugmentedFit.of(pairs, stimuli, candidate, missing)
             level, chance = tried.by_chance(base, n_permutations)
         except InputError as error:
             refused.append((candidate.name, str(error).rstrip(".")))
@@ -345,7 +346,7 @@ def rest_of(
         table["p"] = corrected_p(draws, gains, np.ones(len(rows), dtype=bool))
         table["gain"] = gains - draws.mean(axis=0)
     table = table.sort_values("gain", ascending=False, ignore_index=True)
-    rsa = float(np.atleast_2d(np.corrcoef(np.stack(pairs.ranks)))[0, -1])
+    rsa = float(pairs.statistics.moments.rsa[0, -1])
     left_out = pd.DataFrame(refused, columns=["candidate", "why"])
     none = pd.DataFrame(columns=["candidates", "gain", "lower", "upper"])
     rest = Rest(table, none, explainable(pairs, stimuli), left_out, rsa, base.explained)
@@ -355,7 +356,7 @@ def rest_of(
 
 
 def _together(
-    base: Base,
+    base: BaselineFit,
     pairs: LayerPairs,
     stimuli: StimulusSet,
     candidates: list[Candidate],
@@ -368,7 +369,7 @@ def _together(
         tried = []
         for one in left.values():
             with suppress(InputError):  # it follows from those before it
-                with_it = Beside.of(pairs, stimuli, one, missing)
+                with_it = AugmentedFit.of(pairs, stimuli, one, missing)
                 chance = with_it.by_chance(now, FEW_LABELLINGS)[1]
                 gain, lower, _ = now.gain(with_it, chance)
                 if lower > 0:
@@ -382,5 +383,5 @@ def _together(
         gain, *ends = base.gain(with_it, *chances)
         rows.append((", ".join(names), gain - sum(one.mean() for one in chances), *ends))
         pairs = with_it.pairs
-        now = Base.of(pairs, base.blocks)
+        now = BaselineFit.of(pairs, base.blocks)
     return pd.DataFrame(rows, columns=["candidates", "gain", "lower", "upper"])
