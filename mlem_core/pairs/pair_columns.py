@@ -416,18 +416,19 @@ class PairColumns:
         givers : (n_stimuli,) the stimulus whose value each has
         feature : by number
         """
-        basis = self.basis.copy()
-        own = self.basis_feature == feature
-        basis[:, own] = basis[givers][:, own]
+        basis, distances = self.basis.copy(), list(self.distances)
+        of_feature = self.basis_feature == feature
+        basis[:, of_feature] = basis[givers][:, of_feature]
+        distances[feature] = distances[feature].of_stimuli(givers)
         pairwise = {
             number: column.with_values_of(
                 givers,
-                first=self.first_feature[number] == feature,
-                second=self.second_feature[number] == feature,
+                first=bool(self.first_feature[number] == feature),
+                second=bool(self.second_feature[number] == feature),
             )
             for number, column in self.pairwise.items()
         }
-        return replace(self, basis=basis, pairwise=pairwise)
+        return replace(self, basis=basis, distances=tuple(distances), pairwise=pairwise)
 
     @property
     def part(self) -> IntArray:
