@@ -10,9 +10,10 @@ contribution is the excess over that. What chance gives to all features of one l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -22,30 +23,18 @@ from numpy.typing import NDArray
 from mlem_core.base.numbers import student_quantile
 from mlem_core.base.text import listed, percent
 from mlem_core.base.typing import Counted, FloatArray, IntArray
-from mlem_core.base.work import cores
 from mlem_core.data.levels import MOVED, STIMULUS, Exchange, exchanges
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.intervals import PERMUTATIONS
-from mlem_core.inference.layer_pairs import LayerPairs, Relabelled
+from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.permuted_contributions import PermutedContributions
 from mlem_core.inference.resample import Estimate, in_parts
-from mlem_core.measures.decomposition import (
-    FEW_LAYERS,
-    SAMPLED,
-    Decomposition,
-    divide,
-)
-from mlem_core.measures.shapley import (
-    sampled_orders,
-    with_feature,
-    without_feature,
-)
-from mlem_core.pairs.crossfit import CrossFit
-from mlem_core.pairs.tables import PairTables
+from mlem_core.measures.decomposition import Decomposition
 from mlem_core.storage.store import Packed
 
 UNCORRECTED = "Not corrected for chance: random labels may contribute as much."
-# Sums of permuted tables that are in memory together.
-MOST_SUMS = 2**24
+# Permutations of a feature at once; progress is told after each of them.
+AT_ONCE = 16
 
 
 def corrected_p(draws: FloatArray, values: FloatArray, known: NDArray[np.bool_]) -> FloatArray:
@@ -223,35 +212,46 @@ def chance_at_level(
     n_permutations: int = PERMUTATIONS,
     seed: int = 0,
     *,
-    values: FloatArray | None = None,
+    values: Sequence[FloatArray] | None = None,
     progress: Counted | None = None,
 ) -> Chance:
     """Contributions of each feature under labels that are permuted at its level.
 
     Parameters
     ----------
-    pairs : all pairs of the stimuli, in two or a few layers
+    pairs : all pairs of the stimuli, in n_layers layers
     stimuli : of the analysis
-    values : (n_layers, n_pairs) what a layer gives every pair, centred, where that is not its rank
-        (RSA); see `mlem_core.pairs.similarities`
-    progress : called with the number of features done and their total
+    values : for each layer (n_pairs,) what it gives every pair, centred, where that is not its rank
+        (RSA); the statistics of the pairs then have it in the place of ranks, see
+        `mlem_core.pairs.similarity_moments`
+    progress : called with the number of permutations done and their total, of all features
     """
-    pairs = pairs.coarse
-    tables, rng = pairs.tables, np.random.default_rng(seed)
-    own = pairs.stimuli_of(stimuli)
-    if values is None:
-        values = np.stack(pairs.ranks)
-        pairs = replace(pairs, ranks=(), squared=())
-    parts, shape = [], (n_permutations, tables.n_layers, tables.n_layers)
-    rest, orders = _without_each(tables, n_permutations, rng)
-    for f, name in enumerate(tables.features):
-        of_feature = partial(_permuted, pairs, (f, rest[f], orders), values)
-        ways = exchanges(own, pairs.folds, name)
-        parts.append(largest_chance(ways, own.values(name), shape, rng, of_feature))
-        if progress is not None:
-            progress(f + 1, len(tables.features))
-    levels, moved, draws = zip(*parts, strict=True)
-    return Chance(tables.features, levels, np.array(moved), np.stack(draws, axis=1))
+    rng = np.random.default_rng(seed)
+    permuted = PermutedContributions.of(
+        pairs.statistics.moments, pairs.ranks if values is None else values
+    )
+    some, features = pairs.stimuli_of(stimuli), pairs.statistics.features
+    ways = [exchanges(some, pairs.folds, name) for name in features]
+    n_layers, n_ways = pairs.statistics.n_layers, sum(map(len, ways))
+    shape, chance, done = (n_permutations, n_layers, n_layers), [], 0
+    for feature, name in enumerate(features):
+        before = count(done)
+
+        def contributions(
+            givers: IntArray, feature: int = feature, before: Iterator[int] = before
+        ) -> FloatArray:
+            way = next(before)
+
+            def counted(n: int, _: int) -> None:
+                if progress is not None:
+                    progress(way * n_permutations + n, n_ways * n_permutations)
+
+            return in_parts(partial(permuted.of_feature, feature), givers, AT_ONCE, counted)
+
+        chance.append(largest_chance(ways[feature], some.values(name), shape, rng, contributions))
+        done += len(ways[feature])
+    levels, moved, draws = zip(*chance, strict=True)
+    return Chance(features, levels, np.array(moved), np.stack(draws, axis=1))
 
 
 def beyond_chance(n_permutations: int) -> str:
@@ -288,79 +288,3 @@ def largest_chance(
             drawn = permuted(givers)
             found.append((float(drawn.mean()), way.level, moved, drawn))
     return max(found, key=lambda one: one[0])[1:]
-
-
-# What the sets without each feature take from its contribution (n_features, n_permutations or 1,
-# n_layers, n_layers), and the order of the features of each permutation, None where every set
-# counts.
-_Rest = tuple[FloatArray, Sequence[IntArray | None]]
-
-
-def _one_by_one(tables: PairTables) -> bool:
-    """Whether permutations are divided one at a time."""
-    return tables.n_layers > FEW_LAYERS or sampled_orders(tables.codes, SAMPLED) > 0
-
-
-def _without_each(tables: PairTables, n_permutations: int, rng: np.random.Generator) -> _Rest:
-    """What the sets without each feature explain, which its own labels do not change.
-
-    Where orders of the features are sampled, each permutation is divided along one of them.
-    """
-    n_features = tables.codes.shape[1]
-    if not _one_by_one(tables):
-        return np.zeros(n_features), [None] * n_permutations
-    fit = CrossFit.of(tables)
-    n_orders = sampled_orders(tables.codes, SAMPLED)
-    if n_orders == 0:
-        of_sets = partial(with_feature, fit.whole, fit.explained)
-        rest = np.stack([own - of_sets(f) for f, own in enumerate(divide(fit).terms)])
-        return rest, [None] * n_permutations
-    orders = [rng.permutation(n_features) for _ in range(min(n_orders, n_permutations))]
-    each = [without_feature(fit.whole, fit.explained, one) for one in orders]
-    turns = np.arange(n_permutations) % len(orders)
-    return -np.concatenate(each, axis=1)[:, turns], [orders[turn] for turn in turns]
-
-
-def _permuted(
-    pairs: LayerPairs,
-    of_feature: tuple[int, FloatArray, Sequence[IntArray | None]],
-    values: FloatArray,
-    givers: IntArray,
-) -> FloatArray:
-    """Contribution of a feature when stimuli take the values of others: (n, n_layers, n_layers).
-
-    Of a few layers many permutations are divided in one pass. Of more, or of more features, one at
-    a time, and only the sets with the feature: what those without it explain does not change.
-
-    Parameters
-    ----------
-    of_feature : its number, and of `_without_each` what sets without it take, and the orders
-    values : (n_layers, n_pairs), see `chance_at_level`
-    givers : (n, n_stimuli) whose value each stimulus takes
-    """
-    (f, rest, orders), tables = of_feature, pairs.tables
-    relabelled, squares = Relabelled.of(pairs, f), tables.rank_squares
-
-    def contributions(some: IntArray) -> FloatArray:
-        sums = [relabelled.sums(row, values) for row in some]
-        keys = np.unique(np.concatenate([own for own, _ in sums]))
-        drawn = np.zeros((len(some), 1 + len(values), len(keys)))
-        for row, (own, of_keys) in zip(drawn, sums, strict=True):
-            row[:, np.searchsorted(keys, own)] = of_keys
-        of_each = np.broadcast_to(squares, (len(some), len(values)))
-        cells = relabelled.tables(keys)
-        fit = CrossFit.of_draws(cells, drawn[:, 0], drawn[:, 1:], of_each, None)
-        return divide(fit, 0).terms[f]
-
-    if not _one_by_one(tables):
-        n_keys = len(relabelled.present) * relabelled.n_codes
-        step = max(1, min(MOST_SUMS // (6 * n_keys), -(-len(givers) // cores())))
-        return in_parts(contributions, givers, step)
-
-    def one(number: IntArray) -> FloatArray:
-        keys, sums = relabelled.sums(givers[number[0]], values)
-        cells = relabelled.tables(keys)
-        fit = CrossFit.of_draws(cells, sums[:1], sums[None, 1:], squares[None], None)
-        return with_feature(fit.whole, fit.explained, f, orders[number[0]])
-
-    return rest + in_parts(one, np.arange(len(givers)))
