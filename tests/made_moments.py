@@ -13,6 +13,7 @@ from mlem_core.pairs.moments import (
     PairMoments,
     Untested,
     blocks_of_folds,
+    column_moments,
     layer_moments,
     pair_moments,
     products_of_ranks,
@@ -72,13 +73,14 @@ def moments_of_columns(columns, layers, folds, items=None, design=None):
         own = (items[i] == items[j]) & (folds[i] == folds[j]) & (folds[i] >= 0)
         ranks = (np.stack(doubled)[:, own] - (len(i) + 1.0)) / 2
         untested = Untested(i[own], j[own], ranks)
-    moments = pair_moments(columns, folds, parts, products, untested, design)
+    of_columns = column_moments(columns, folds, design)
+    moments = pair_moments(columns, folds, parts, products, untested, of_columns)
     tested = []
     for fold in range(moments.n_folds):
         index = FoldPairsIndex.of(columns, np.flatnonzero(folds == fold), design)
         sums = [index.rank_sums(own[index.places]) for own in distances]
         rank_sums, squares = zip(*sums, strict=True)
-        tested.append(index.with_layers(np.stack(rank_sums), np.array(squares)))
+        tested.append(index.with_layers(np.stack(rank_sums), np.stack(squares)))
     return Made(moments, ScoredPairs(tuple(tested)), distances, folds)
 
 

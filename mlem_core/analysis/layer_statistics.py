@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.analysis import pair_errors
+from mlem_core.analysis.pair_errors import design_errors, errors_sentence
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import replacing
@@ -25,7 +26,7 @@ from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.models.representations import Representations
 from mlem_core.pairs.columns import FeatureColumn
-from mlem_core.pairs.designs import PairDesign
+from mlem_core.pairs.designs import PairDesign, n_pairs
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.ranks import IN_MEMORY_BYTES, PairRanks
 from mlem_core.pairs.statistics import (
@@ -90,7 +91,7 @@ def layer_statistics(
             columns, folds, spec.missing, interactions=spec.interactions, design=design
         )
         check_memory(
-            8 * sum(test.n_groups for test in compared.tests) * len(sources),
+            8 * sum(test.n_sums for test in compared.tests) * len(sources),
             f"the test pairs of {len(sources)} layers",
             "choose fewer layers or stimuli",
         )
@@ -103,6 +104,8 @@ def layer_statistics(
         "stimuli": stimuli.digest,
         "layers": [[source.identity, number] for (_, number), source in sources.items()],
         "interactions": spec.interactions,
+        # Whose scores have errors from the choice of the pairs.
+        "estimator": None if design.is_complete else spec.estimator,
         **spec.pair_choices,
     }
     keys: list[dict[str, Any]] = []
@@ -147,9 +150,17 @@ def _statistics_of(passes: _Passes, keys: Sequence[dict[str, Any]]) -> AnalysisS
         if len(errors) == n_layers:
             raise errors[0]
     positions = [position for position in range(n_layers) if position not in errors]
-    pairs = compared.together(statistics, compared.rank_products(ranks, positions))
+    products = compared.rank_products(ranks, positions)
+    pairs = compared.together(statistics, products)
     notes = [f"A layer was left out: {errors[position]}" for position in sorted(errors)]
-    return AnalysisStatistics(pairs, notes, positions, pair_errors.none())
+    if compared.design.is_complete:
+        return AnalysisStatistics(pairs, notes, positions, pair_errors.none())
+    n_designs, n_stimuli = compared.design.n_designs, compared.design.n_stimuli
+    of_designs = (compared.together(statistics, products, number) for number in range(n_designs))
+    layers = [list(passes.sources)[position] for position in positions]
+    of_choice = design_errors(layers, pairs, of_designs, passes.spec.estimator)
+    sentence = errors_sentence(of_choice, pairs.n_pairs, n_pairs(n_stimuli), n_designs)
+    return AnalysisStatistics(pairs, [sentence, *notes], positions, of_choice)
 
 
 def training_pairs(

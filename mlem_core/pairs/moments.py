@@ -24,7 +24,7 @@ compared pairs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -376,6 +376,27 @@ class LayerMoments:
     low: FloatArray
     high: FloatArray
 
+    @classmethod
+    def stack(cls, parts: Sequence[LayerMoments]) -> LayerMoments:
+        """Moments over several sets of pairs, which all arrays have as their first axis."""
+        names = [field.name for field in fields(cls)]
+        return cls(**{name: np.stack([getattr(part, name) for part in parts]) for name in names})
+
+    def part(self, number: int) -> LayerMoments:
+        """Moments over one of the sets of pairs that are stacked."""
+        names = [field.name for field in fields(self)]
+        return LayerMoments(**{name: getattr(self, name)[number] for name in names})
+
+    def together(self) -> LayerMoments:
+        """Moments over all pairs of the sets that are stacked."""
+        return LayerMoments(
+            self.products.sum(axis=0),
+            self.sums.sum(axis=0),
+            self.pairwise_products.sum(axis=0),
+            self.low.min(axis=0),
+            self.high.max(axis=0),
+        )
+
 
 def layer_moments(
     columns: PairColumns,
@@ -383,6 +404,7 @@ def layer_moments(
     squared: FloatArray,
     doubled: NDArray[np.uint32],
     design: PairDesign | None = None,
+    n_ranked: int | None = None,
 ) -> LayerMoments:
     """Moments of one layer with the columns of the pairs.
 
@@ -393,10 +415,12 @@ def layer_moments(
     squared : (n_pairs,) squared distances, in the order (0,1), (0,2), ..., (1,2), ...
     doubled : (n_pairs,) twice their average ranks, see `mlem_core.pairs.ranks.pair_ranks`
     design : the compared pairs, in whose order the two are then; None is all pairs
+    n_ranked : number of pairs among which they were ranked, where these are not all of them
     """
     block = blocks_of_folds(folds)
     if design is not None and not design.is_complete:
-        return _layer_moments_of_design(columns, block, squared, doubled, design)
+        centre = (n_ranked or len(doubled)) + 1
+        return _layer_moments_of_design(columns, block, squared, doubled, design, centre)
     n_blocks = int(block.max()) + 1
     by_term = np.zeros((2, n_blocks, n_blocks, len(columns.column)))
     sums = np.zeros((2, n_blocks, n_blocks))
@@ -437,6 +461,7 @@ def _layer_moments_of_design(
     squared: FloatArray,
     doubled: NDArray[np.uint32],
     design: PairDesign,
+    centre: int,
 ) -> LayerMoments:
     n_blocks, K = int(block.max()) + 1, len(columns)
     products, sums = np.zeros((2, n_blocks, n_blocks, K)), np.zeros((2, n_blocks, n_blocks))
@@ -444,7 +469,7 @@ def _layer_moments_of_design(
     for b, c, first, second, places in chunks(block, design, K + 2):
         targets = np.empty((2, len(first)))
         targets[0], targets[1] = squared[places], doubled[places]
-        targets[1] = (targets[1] - (len(squared) + 1)) / 2
+        targets[1] = (targets[1] - centre) / 2
         products[:, b, c] += targets @ columns.of_pairs(first, second)
         sums[:, b, c] += targets.sum(axis=1)
         low[b, c] = min(low[b, c], targets[0].min())
@@ -561,7 +586,7 @@ def pair_moments(
     layers: Sequence[LayerMoments],
     rank_products: FloatArray,
     untested: Untested | None = None,
-    design: PairDesign | None = None,
+    of_columns: ColumnMoments | None = None,
 ) -> PairMoments:
     """Moments of the compared pairs of the stimuli, put together from those of the layers.
 
@@ -572,18 +597,15 @@ def pair_moments(
     layers : see `layer_moments`
     rank_products : (n_blocks, n_blocks, n_layers, n_layers), see `products_of_ranks`
     untested : pairs that do not test the fold that they are in
-    design : the compared pairs; None is all pairs
+    of_columns : of the columns with each other over the compared pairs; None computes those of all
+        pairs
     """
     block = blocks_of_folds(folds)
     n_blocks = int(block.max()) + 1
     basis_moments = np.stack(
         [columns.basis[block == b].T @ columns.basis[block == b] for b in range(n_blocks)]
     )
-    compared = None
-    if design is None or design.is_complete:
-        own = _moments_of_pairwise(columns, block)
-    else:
-        own, compared = _moments_of_columns(columns, block, design)
+    own = (of_columns or column_moments(columns, folds)).pairwise
     by_target = [[layer.products[k] for layer in layers] for k in (0, 1)]
     sums = [[layer.sums[k] for layer in layers] for k in (0, 1)]
     pairwise = [[layer.pairwise_products[:, k] for layer in layers] for k in (0, 1)]
@@ -601,11 +623,11 @@ def pair_moments(
         low=np.stack([layer.low for layer in layers]),
         high=np.stack([layer.high for layer in layers]),
         untested=untested,
-        compared=compared,
+        compared=of_columns and of_columns.compared,
     )
 
 
-class _PairwiseMoments(NamedTuple):
+class PairwiseMoments(NamedTuple):
     """Moments of the columns that are no sums of products, as those of `LayerMoments`."""
 
     products: FloatArray
@@ -613,7 +635,7 @@ class _PairwiseMoments(NamedTuple):
     pairwise_products: FloatArray
 
 
-def _moments_of_pairwise(columns: PairColumns, block: IntArray) -> _PairwiseMoments:
+def _moments_of_pairwise(columns: PairColumns, block: IntArray) -> PairwiseMoments:
     n_blocks, D = int(block.max()) + 1, len(columns.pairwise)
     by_term = np.zeros((D, n_blocks, n_blocks, len(columns.column)))
     sums = np.zeros((D, n_blocks, n_blocks))
@@ -633,12 +655,41 @@ def _moments_of_pairwise(columns: PairColumns, block: IntArray) -> _PairwiseMome
     products[:, own] /= 2
     sums[:, own] /= 2
     both[:, :, own] /= 2
-    return _PairwiseMoments(products, sums, both)
+    return PairwiseMoments(products, sums, both)
 
 
-def _moments_of_columns(
-    columns: PairColumns, block: IntArray, design: PairDesign
-) -> tuple[_PairwiseMoments, DesignSums]:
+class ColumnMoments(NamedTuple):
+    """Moments of the columns with each other.
+
+    Attributes
+    ----------
+    pairwise : of the columns that are no sums of products
+    compared : of the others, where not all pairs are compared
+    """
+
+    pairwise: PairwiseMoments
+    compared: DesignSums | None
+
+    @classmethod
+    def together(cls, parts: Sequence[ColumnMoments]) -> ColumnMoments:
+        """Moments over the pairs of several designs, which have none in common."""
+        if len(parts) == 1:
+            return parts[0]
+        pairwise = zip(*(part.pairwise for part in parts), strict=True)
+        compared = zip(*(part.compared for part in parts if part.compared), strict=True)
+        return cls(
+            PairwiseMoments(*(np.sum(arrays, axis=0) for arrays in pairwise)),
+            DesignSums(*(np.sum(arrays, axis=0) for arrays in compared)),
+        )
+
+
+def column_moments(
+    columns: PairColumns, folds: IntArray, design: PairDesign | None = None
+) -> ColumnMoments:
+    """Moments of the columns over the compared pairs; without a design over all pairs."""
+    block = blocks_of_folds(folds)
+    if design is None or design.is_complete:
+        return ColumnMoments(_moments_of_pairwise(columns, block), None)
     n_blocks, K = int(block.max()) + 1, len(columns)
     counts, sums = np.zeros((n_blocks, n_blocks)), np.zeros((n_blocks, n_blocks, K))
     gram = np.zeros((n_blocks, n_blocks, K, K))
@@ -650,13 +701,13 @@ def _moments_of_columns(
     counts, sums, gram = (_in_both_orders(own, (0, 1)) for own in (counts, sums, gram))
     pairwise, products = list(columns.pairwise), columns.product_columns
     of_pairwise = np.moveaxis(gram[:, :, pairwise], 2, 0)
-    own = _PairwiseMoments(
+    own = PairwiseMoments(
         of_pairwise[..., products],
         np.moveaxis(sums[..., pairwise], -1, 0),
         np.moveaxis(of_pairwise[..., pairwise], -1, 1),
     )
     between = gram[:, :, products[:, None], products]
-    return own, DesignSums(counts, sums[..., products], between)
+    return ColumnMoments(own, DesignSums(counts, sums[..., products], between))
 
 
 # Pairs whose ranks in all layers are multiplied at once.
@@ -666,7 +717,11 @@ ReadRanks = Callable[[int, int, int], NDArray[np.uint32]]
 
 
 def products_of_ranks(
-    block: IntArray, n_layers: int, read: ReadRanks, design: PairDesign | None = None
+    block: IntArray,
+    n_layers: int,
+    read: ReadRanks,
+    design: PairDesign | None = None,
+    n_ranked: int | None = None,
 ) -> FloatArray:
     """Sums of products of the centred ranks of every two layers, over the pairs of two blocks.
 
@@ -676,6 +731,7 @@ def products_of_ranks(
     read : gives doubled ranks of pairs in condensed order, or in that of the design, see
         `mlem_core.pairs.ranks.PairRanks`
     design : the compared pairs; None is all pairs
+    n_ranked : number of pairs among which they were ranked, where these are not all of them
 
     Returns
     -------
@@ -691,7 +747,7 @@ def products_of_ranks(
                 start, stop = int(places[0]), int(places[-1]) + 1
                 ranks = [read(layer, start, stop)[places - start] for layer in range(n_layers)]
             some = np.stack(ranks, dtype=np.float64)
-            some -= design.n_pairs + 1.0
+            some -= (n_ranked or design.n_pairs) + 1.0
             found[b * n_blocks + c] += some @ some.T
         found = found.reshape(n_blocks, n_blocks, n_layers, n_layers) / 4
         return _in_both_orders(found, (0, 1))

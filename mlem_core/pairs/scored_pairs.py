@@ -8,6 +8,7 @@ Elsewhere every pair is a group of its own.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -99,18 +100,20 @@ class FoldPairs:
         return Score(rho, products / untied if untied > 0 else np.zeros_like(products))
 
     def drawn_score(self, layer: int, predictions: FloatArray) -> float:
-        """ρ of predictions (n_pairs,) of ungrouped pairs in a layer, ranked in `CLASSES` classes.
+        """ρ of predictions (n_pairs,) of ungrouped pairs in a layer.
 
-        Far quicker than sorting, and off by less than 1e-5.
+        Many pairs are ranked in `CLASSES` classes: far quicker than sorting, and off by less than
+        1e-5.
         """
+        if len(predictions) <= CLASSES // 8:
+            return float(self.of_layers([layer]).score(predictions[None, None]).rho[0, 0])
         low = predictions.min()
         span = predictions.max() - low
         if not span > 0:
             return 0.0
-        n_classes = min(CLASSES, 4 * len(predictions))
-        number = ((predictions - low) * ((n_classes - 1) / span)).astype(np.int64)
-        counts = np.bincount(number, minlength=n_classes)
-        sums = np.bincount(number, self.rank_sums[layer], n_classes)
+        number = ((predictions - low) * ((CLASSES - 1) / span)).astype(np.int64)
+        counts = np.bincount(number, minlength=CLASSES)
+        sums = np.bincount(number, self.rank_sums[layer], CLASSES)
         ranks = np.cumsum(counts) - counts / 2 - len(predictions) / 2
         both = (counts * ranks) @ ranks * self.rank_squares[layer]
         return float(ranks @ sums / np.sqrt(both)) if both > 0 else 0.0
@@ -246,19 +249,18 @@ def group_pairs(
     counts : (n_pairs,) how many pairs each stands for; None is one
     """
     limit = GROUPED * (len(first) if counts is None else counts.sum())
-    first, second = stimuli[first], stimuli[second]
+    members = stimuli[first], stimuli[second]
     group, n_groups = np.zeros(len(first), dtype=np.int64), 1
     for part in range(len(columns.parts)):
-        of_part = columns.part_codes(part, first, second)
+        of_part = columns.part_codes(part, *members)
         group, n_groups = _numbered(group * of_part.n_codes + of_part.codes)
         if n_groups > limit:
             return None
     representative = np.empty(n_groups, dtype=np.int64)
     representative[group[::-1]] = np.arange(len(group))[::-1]
-    first, second = first[representative], second[representative]
+    members = members[0][representative], members[1][representative]
     codes = np.stack(
-        [columns.part_codes(part, first, second).codes for part in range(len(columns.parts))],
-        axis=1,
+        [columns.part_codes(part, *members).codes for part in range(len(columns.parts))], axis=1
     )
     for part, own in enumerate(codes.T):
         rest, _ = group_rows(np.delete(codes, part, axis=1))
@@ -316,7 +318,8 @@ class FoldPairsIndex:
     Attributes
     ----------
     stimuli : (n,) stimuli of the fold
-    places : (n_pairs,) places of the pairs among all pairs of the design
+    places : (n_pairs,) places of the pairs among all pairs of the design, ascending
+    designs : (n_designs + 1,) where, among these pairs, those of each independent design begin
     first, second : (n_pairs,) positions in `stimuli`
     groups : None where pairs are not grouped
     """
@@ -324,6 +327,7 @@ class FoldPairsIndex:
     columns: PairColumns
     stimuli: IntArray
     places: IntArray
+    designs: IntArray
     first: IntArray
     second: IntArray
     groups: PairGroups | None
@@ -332,36 +336,61 @@ class FoldPairsIndex:
     def of(cls, columns: PairColumns, stimuli: IntArray, design: PairDesign) -> FoldPairsIndex:
         """The compared pairs among the stimuli (n,) of a fold that test it."""
         places, among = design.among(stimuli)
+        designs = np.searchsorted(places, design.starts[design.parts])
         first, second = among.pairs()
         groups = group_pairs(columns, stimuli, first, second)
-        return cls(columns, stimuli, places, first, second, groups)
+        return cls(columns, stimuli, places, designs.astype(np.int64), first, second, groups)
 
     @property
-    def n_groups(self) -> int:
-        """Number of groups of pairs; where they are not grouped, of pairs."""
-        return len(self.first) if self.groups is None else len(self.groups.representative)
+    def n_sums(self) -> int:
+        """Number of sums of ranks: of each group in each design, or else of each pair."""
+        if self.groups is None:
+            return len(self.first)
+        return (len(self.designs) - 1) * len(self.groups.representative)
 
-    def rank_sums(self, distances: FloatArray) -> tuple[FloatArray, float]:
-        """Sums (n_groups,) of centred average ranks of a layer, and of their squares.
+    def rank_sums(self, distances: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Sums of centred average ranks of a layer, and of their squares.
 
         `distances` are (n_pairs,), of these pairs, in their order.
+
+        Returns (n_sums,), those of all groups in a design after the other; (n_designs,).
         """
         ranks = (pair_ranks(distances).astype(np.float64) - (len(distances) + 1)) / 2
-        squares = float(ranks @ ranks)
+        parts = [slice(*ends) for ends in itertools.pairwise(self.designs.tolist())]
+        squares = np.array([ranks[part] @ ranks[part] for part in parts])
         if self.groups is None:
             return ranks, squares
-        sums = np.bincount(self.groups.group, ranks, len(self.groups.codes))
-        return np.asarray(sums, dtype=np.float64), squares
+        group, n_groups = self.groups.group, len(self.groups.representative)
+        sums = [np.bincount(group[part], ranks[part], n_groups) for part in parts]
+        return np.concatenate(sums).astype(np.float64), squares
 
-    def with_layers(self, rank_sums: FloatArray, rank_squares: FloatArray) -> FoldPairs:
-        """The pairs with the ranks of layers, (n_layers, n_groups) and (n_layers,)."""
-        first, second = self.first, self.second
-        counts: FloatArray = np.ones(len(first))
+    def with_layers(
+        self, rank_sums: FloatArray, rank_squares: FloatArray, design: int | None = None
+    ) -> FoldPairs:
+        """The pairs with the ranks of layers.
+
+        Parameters
+        ----------
+        rank_sums : (n_layers, n_sums)
+        rank_squares : (n_layers, n_designs)
+        design : number of an independent design whose pairs alone are meant, their ranks being
+            those among all
+        """
+        part = slice(None) if design is None else slice(*self.designs[design : design + 2])
         codes = None
-        if self.groups is not None:
-            own = self.groups.representative
-            first, second, codes = first[own], second[own], self.groups.codes
-            counts = np.bincount(self.groups.group).astype(np.float64)
-        return FoldPairs(
-            self.columns, self.stimuli, first, second, counts, rank_sums, rank_squares, codes
-        )
+        if self.groups is None:
+            first, second, sums = self.first[part], self.second[part], rank_sums[:, part]
+            counts: FloatArray = np.ones(len(first))
+        else:
+            representative, codes = self.groups.representative, self.groups.codes
+            first, second = self.first[representative], self.second[representative]
+            group = self.groups.group[part]
+            counts = np.bincount(group, minlength=len(codes)).astype(np.float64)
+            by_design = rank_sums.reshape(len(rank_sums), -1, len(codes))
+            sums = by_design.sum(axis=1) if design is None else by_design[:, design]
+        squares = rank_squares.sum(axis=1)
+        if design is not None:
+            means = sums.sum(axis=1) / max(counts.sum(), 1.0)
+            sums = sums - means[:, None] * counts
+            squares = rank_squares[:, design] - counts.sum() * means**2
+        return FoldPairs(self.columns, self.stimuli, first, second, counts, sums, squares, codes)

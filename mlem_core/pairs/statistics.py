@@ -6,6 +6,7 @@ and contributions. They are made in one pass over the pairs of each layer.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,10 +23,12 @@ from mlem_core.pairs.columns import FeatureColumn
 from mlem_core.pairs.designs import PairDesign, places_of
 from mlem_core.pairs.distances import distance_named, squared_distances
 from mlem_core.pairs.moments import (
+    ColumnMoments,
     LayerMoments,
     PairMoments,
     Untested,
     blocks_of_folds,
+    column_moments,
     layer_moments,
     pair_moments,
     products_of_ranks,
@@ -36,6 +39,8 @@ from mlem_core.pairs.scored_pairs import FoldPairsIndex, ScoredPairs
 
 # All cores share a layer of more pairs: two at once would take twice the memory.
 LARGE = 2**24
+# Twice the average ranks (n_pairs,) of pairs.
+Doubled = NDArray[np.uint32]
 # Gives the representations (n_stimuli, n_units) of a layer, or its distances.
 LayerSource = Callable[[], NDArray[np.floating]]
 
@@ -119,13 +124,16 @@ class PairStatistics:
 
 
 class LayerStatistics(NamedTuple):
-    """What one layer adds to `PairStatistics`.
+    """What one layer adds to `PairStatistics`, by n_designs independent designs of the pairs.
+
+    Where all pairs are compared, they are one design.
 
     Attributes
     ----------
-    moments : of its squared distances and ranks
-    rank_sums : (n_groups,) sums of the centred ranks of the test pairs, of one fold after the other
-    rank_squares : (n_folds,) sums of their squares
+    moments : of its squared distances and ranks, all arrays with designs as their first axis
+    rank_sums : (n_sums,) sums of the centred ranks of the test pairs, of one fold after the other,
+        see `mlem_core.pairs.scored_pairs.FoldPairsIndex`
+    rank_squares : (n_folds, n_designs) sums of their squares
     untested_ranks : (n_untested,) centred ranks, among all pairs, of those in `Untested`
     """
 
@@ -195,7 +203,7 @@ class ComparedPairs:
         if items is None:
             return np.empty(0, dtype=np.int64)
         if not self.design.is_complete:
-            first, second = self.design.ends(np.arange(self.design.n_pairs))
+            first, second = self.design.pairs()
             same = (items[first] == items[second]) & (folds[first] == folds[second])
             return np.flatnonzero(same & (folds[first] >= 0))
         tested = np.flatnonzero(folds >= 0)
@@ -208,6 +216,24 @@ class ComparedPairs:
             places.append(places_of(members[first], members[second], len(folds)))
         return np.sort(np.concatenate(places))
 
+    @cached_property
+    def _designs(self) -> tuple[tuple[PairDesign, slice], ...]:
+        """The independent designs, and the places of their pairs."""
+        starts = self.design.starts[self.design.parts].tolist()
+        places = [slice(*ends) for ends in itertools.pairwise(starts)]
+        if len(places) == 1:
+            return ((self.design, places[0]),)
+        return tuple(
+            (self.design.only(number, number + 1), part) for number, part in enumerate(places)
+        )
+
+    @cached_property
+    def _column_moments(self) -> tuple[ColumnMoments, ...]:
+        """Moments of the columns with each other, over the pairs of each independent design."""
+        return tuple(
+            column_moments(self.columns, self.folds, design) for design, _ in self._designs
+        )
+
     def layer_statistics(self, squared: FloatArray, doubled: NDArray[np.uint32]) -> LayerStatistics:
         """Statistics of one layer.
 
@@ -216,58 +242,80 @@ class ComparedPairs:
         squared : (n_pairs,) squared distances of the compared pairs, in the order of the design
         doubled : (n_pairs,) twice their average ranks, see `mlem_core.pairs.ranks.pair_ranks`
         """
-        moments = layer_moments(self.columns, self.folds, squared, doubled, self.design)
+        moments = LayerMoments.stack(
+            [
+                layer_moments(
+                    self.columns, self.folds, squared[part], doubled[part], design, len(doubled)
+                )
+                for design, part in self._designs
+            ]
+        )
         of_tests = [test.rank_sums(squared[test.places]) for test in self.tests]
         sums, squares = zip(*of_tests, strict=True)
         ranks = doubled[self.untested_places].astype(np.float64)
         untested = (ranks - (len(doubled) + 1)) / 2
-        return LayerStatistics(moments, np.concatenate(sums), np.array(squares), untested)
+        return LayerStatistics(moments, np.concatenate(sums), np.stack(squares), untested)
 
     def together(
-        self, layers: Sequence[LayerStatistics], rank_products: FloatArray
+        self,
+        layers: Sequence[LayerStatistics],
+        rank_products: FloatArray,
+        design: int | None = None,
     ) -> PairStatistics:
         """Statistics of several layers.
 
         Parameters
         ----------
         layers : of each of n_layers layers
-        rank_products : (n_blocks, n_blocks, n_layers, n_layers), see
-            `mlem_core.pairs.moments.products_of_ranks`
+        rank_products : of these layers, see `rank_products`
+        design : number of an independent design whose pairs alone are meant. Their ranks are those
+            among all compared pairs, so that what is linear in ranks is a mean over the designs.
 
         Raises InputError: no layer.
         """
         if not layers:
             raise InputError("no layer is left whose distances can be computed.")
+        if design is None:
+            of_layers = [layer.moments.together() for layer in layers]
+            of_columns = ColumnMoments.together(self._column_moments)
+            rank_products, places = rank_products.sum(axis=0), slice(0, self.design.n_pairs)
+        else:
+            of_layers = [layer.moments.part(design) for layer in layers]
+            of_columns, places = self._column_moments[design], self._designs[design][1]
+            rank_products = rank_products[design]
         untested = None
         if self.design.items is not None:
-            ranks = np.stack([layer.untested_ranks for layer in layers])
-            untested = Untested(*self.design.ends(self.untested_places), ranks)
+            part = slice(*np.searchsorted(self.untested_places, (places.start, places.stop)))
+            ranks = np.stack([layer.untested_ranks[part] for layer in layers])
+            untested = Untested(*self.design.ends(self.untested_places[part]), ranks)
         moments = pair_moments(
-            self.columns,
-            self.folds,
-            [layer.moments for layer in layers],
-            rank_products,
-            untested,
-            self.design,
+            self.columns, self.folds, of_layers, rank_products, untested, of_columns
         )
         tests, start = [], 0
         rank_sums = np.stack([layer.rank_sums for layer in layers])
         for fold, test in enumerate(self.tests):
-            sums = rank_sums[:, start : start + test.n_groups]
-            squares = np.array([layer.rank_squares[fold] for layer in layers])
-            tests.append(test.with_layers(sums, squares))
-            start += test.n_groups
+            sums = rank_sums[:, start : start + test.n_sums]
+            squares = np.stack([layer.rank_squares[fold] for layer in layers])
+            tests.append(test.with_layers(sums, squares, design))
+            start += test.n_sums
         return PairStatistics(moments, ScoredPairs(tuple(tests)))
 
     def rank_products(self, ranks: PairRanks, layers: Sequence[int]) -> FloatArray:
-        """Sums of products of the ranks of every two of some layers, by pair of blocks."""
-        block = blocks_of_folds(self.folds)
-        return products_of_ranks(
-            block,
-            len(layers),
-            lambda at, first, last: ranks.read(layers[at], first, last),
-            self.design,
-        )
+        """Sums of products of the ranks of every two of some layers, by pair of blocks.
+
+        Returns (n_designs, n_blocks, n_blocks, n_layers, n_layers), of each independent design, see
+        `mlem_core.pairs.moments.products_of_ranks`.
+        """
+        block, products = blocks_of_folds(self.folds), []
+        for design, places in self._designs:
+
+            def read(position: int, first: int, last: int, start: int = places.start) -> Doubled:
+                return ranks.read(layers[position], start + first, start + last)
+
+            products.append(
+                products_of_ranks(block, len(layers), read, design, self.design.n_pairs)
+            )
+        return np.stack(products)
 
 
 def pair_statistics(

@@ -69,7 +69,7 @@ class _Writer:
     """Arrays by their names, and records that have been met before by their number."""
 
     def __init__(self) -> None:
-        self.arrays: dict[str, NDArray[Any]] = {}
+        self.arrays: dict[str, Any] = {}
         self._numbers: dict[int, int] = {}
 
     def written(self, value: Any) -> Any:

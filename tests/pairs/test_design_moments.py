@@ -76,6 +76,22 @@ def test_looked_up_columns_are_the_sums_of_products_of_the_basis(more):
 
 
 @CODINGS
+def test_columns_with_the_values_of_other_stimuli_are_looked_up_as_such(more):
+    columns, rng = columns_of(**more), np.random.default_rng(0)
+    givers = rng.permutation(N)
+    first, second = np.triu_indices(N, 1)
+    permuted = columns.with_values_of(givers, 0)
+    changed = (columns.first_feature == 0) | (columns.second_feature == 0)
+    values = permuted.of_pairs(first, second)
+    np.testing.assert_array_equal(values[:, ~changed], columns.of_pairs(first, second)[:, ~changed])
+    alone = columns.first_feature + columns.second_feature == 0
+    of_givers = columns.of_pairs(givers[first], givers[second])
+    np.testing.assert_array_equal(values[:, alone], of_givers[:, alone])
+    terms = permuted.basis[first][:, columns.left] * permuted.basis[second][:, columns.right]
+    close(values[:, columns.product_columns], columns.sum_terms(terms))
+
+
+@CODINGS
 def test_codes_of_a_part_are_equal_where_its_columns_are(more):
     columns = columns_of(**more)
     first, second = np.triu_indices(N, 1)
