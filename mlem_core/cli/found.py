@@ -33,7 +33,7 @@ from mlem_core.inference.intervals import (
     score_table,
 )
 from mlem_core.inference.resample import HARDLY, below_ceiling
-from mlem_core.measures.importance import most_important
+from mlem_core.measures.importance import leading_features, most_important
 from mlem_core.report.analysis_tables import MANIFEST, TableOptions, read_manifest
 from mlem_core.storage.store import Store
 
@@ -149,6 +149,20 @@ def _matters(
         scores += f", fitted with {estimator_named(analysis.spec.estimator).caption}{chosen}"
     if sure <= len(means) / 2:
         return f"Matters most: no single feature in most layers; {scores}."
+    of_layers = [analysis.layers.index(layer) for layer in means.index]
+    own_rho = results.scores.pivot(index=["model", "layer"], columns="fold", values="rho")
+    leading = leading_features(
+        analysis.pairs_of(analysis.select()).of_layers(of_layers),
+        means,
+        own_rho.loc[means.index].to_numpy(np.float64),
+        analysis.spec.estimator,
+    )
+    if len(leading) > 1:
+        return (
+            f"Matters most: {leading[0]} or {leading[1]}, which cannot be told: permuted, "
+            f"{leading[0]} lowers ρ more; left out and the model fitted again, {leading[1]} does; "
+            f"{scores}."
+        )
     average = means.mean()
     if (higher := str(average.idxmax())) != name:
         scores = f"{higher} is higher on average, {fraction(average[higher])}; {scores}"

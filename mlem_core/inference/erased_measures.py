@@ -21,8 +21,8 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.inference.layer_pairs import LayerPairs, index_of_some
-from mlem_core.inference.replicates import fitted_anew
+from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.replicates import scores_without
 from mlem_core.measures.importance import mean_scores
 from mlem_core.models.extraction import During, passes, untouched
 from mlem_core.models.forward import LoadedModel
@@ -35,13 +35,10 @@ from mlem_core.models.predictions import (
     word_predictions,
 )
 from mlem_core.models.tokens import TokenizedStimuli, tokenize
-from mlem_core.pairs.build import pair_tables
-from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.distances import squared_distances
-from mlem_core.pairs.patterns import PairIndex
+from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.resampling_units import Blocks, StimulusUnits
-from mlem_core.pairs.tables import PairTables
 
 
 class Concept(NamedTuple):
@@ -63,7 +60,7 @@ class Concept(NamedTuple):
         Parameters
         ----------
         values : (n_stimuli,) see `mlem_core.data.stimuli.StimulusSet.values`
-        missing : see `mlem_core.pairs.patterns.PairIndex.build`
+        missing : see `mlem_core.pairs.pair_columns.PairColumns.of`
         """
         there, level = ~pd.isna(values), missing == "level"
         if values.dtype == np.float64:
@@ -273,16 +270,16 @@ class Measures:
         return own if estimator_named(own).refitted else "ridge"
 
     @cached_property
-    def index(self) -> PairIndex:
-        """The patterns of all pairs of the shown stimuli."""
-        design = PairDesign.complete(len(self.folds))
-        return index_of_some(self.runs.analysis, self.runs.shown, design)
+    def columns(self) -> PairColumns:
+        """Columns of all pairs of the shown stimuli."""
+        columns = self.runs.analysis.pairs.columns.without_interactions().columns
+        return columns.of_stimuli(self.runs.shown)
 
     @cached_property
     def rows(self) -> list[tuple[str, int, str]]:
         """Measure, layer and feature of each value; of predictions the last layer."""
         layers, last = self.runs.layers, self.runs.loaded.n_layers
-        found = [(IMPORTANCE, at, name) for at in layers for name in self.index.features]
+        found = [(IMPORTANCE, at, name) for at in layers for name in self.columns.features]
         found += [(f"{RSA_WITH}{name}", at, "") for name in self.others for at in layers]
         found += [(REST, at, "") for at in layers[1:]]
         return found + [(name, last, "") for name in PREDICTIONS[: self.runs.n_predictions]]
@@ -303,7 +300,7 @@ class Measures:
         if concept is not None:
             erasers = runs.erasers(runs.before[0], concept)
             states = runs.states(erasers)
-        values = [mean_scores(self._tables(states), self.estimator)[:, 2:].ravel()]
+        values = [mean_scores(self._pairs(states).statistics, self.estimator)[:, 1:].ravel()]
         ranks = [fold_ranks(own, self.folds, self.distance) for own in states if self.others]
         values += [held_out_rsa(x, y) for y in self.others.values() for x in ranks]
         if concept is None:
@@ -327,8 +324,8 @@ class Measures:
         """(n_blocks, n_rows) the change of each measure without each block of stimuli."""
         was, weights = self.before, self.blocks.weights
         pairs = self._pairs([*was.states, *now.states])
-        anew = fitted_anew(pairs, mean_scores, self.estimator, self.blocks)[..., 2:]
-        first, second = np.split(anew, 2, axis=1)
+        importances = scores_without(pairs, self.estimator, self.blocks)[..., 1:]
+        first, second = np.split(importances, 2, axis=1)
         found = [(second - first).reshape(len(weights), -1)]
         by_fold = [weights[:, self.folds == fold].astype(float) for fold in np.unique(self.folds)]
         ranks = [fold_ranks(own, self.folds, self.distance) for own in now.states if self.others]
@@ -346,25 +343,15 @@ class Measures:
             found.append((own @ (others - values)[there] / own.sum(axis=1))[:, None])
         return np.concatenate(found, axis=1)
 
-    def _tables(self, states: Sequence[FloatArray]) -> PairTables:
-        train = estimator_named(self.estimator).model().needs_training_ranks
-        sources: Any = [lambda own=own: own.astype(np.float32) for own in states]
-        return pair_tables(self.index, sources, distance=self.distance, train_ranks=train)
-
-    def _pairs(self, states: list[FloatArray]) -> LayerPairs:
-        """The pairs of the shown stimuli in some layers, for what leaves stimuli out."""
-        squared = [squared_distances(own.astype(np.float32), self.distance) for own in states]
-        return LayerPairs(
-            layers=tuple((self.model, at) for at in range(len(states))),
-            tables=self._tables(states),
-            ranks=tuple(map(pair_ranks, squared)),
-            squared=tuple(own.astype(np.float32) for own in squared),
-            design=self.index.design,
-            cells=self.index.cell,
-            groups=self.units.groups,
-            folds=self.folds,
-            items=self.units.items,
-            coded=self.index.coded,
+    def _pairs(self, states: Sequence[FloatArray]) -> LayerPairs:
+        """The pairs of the shown stimuli in some layers."""
+        squared = [
+            squared_distances(of_layer.astype(np.float32), self.distance) for of_layer in states
+        ]
+        layers = [(self.model, at) for at in range(len(states))]
+        units = self.units
+        return LayerPairs.of_distances(
+            layers, squared, self.columns, self.folds, units.groups, units.items
         )
 
 

@@ -215,30 +215,60 @@ def most_important(profiles: pd.DataFrame) -> str:
 CORRELATED = 0.3
 
 
-def loco_importance(pairs: PairStatistics, rho: FloatArray, estimator: str) -> FloatArray:
+def loco_importance(
+    pairs: PairStatistics, rho: FloatArray, estimator: str, features: Sequence[str] | None = None
+) -> FloatArray:
     """LOCO importance: drop of the held-out ρ when the model is fitted anew without a feature.
 
     It may be below 0: a model with fewer weights may generalise better.
-
-    Source: Lei et al. (2018), leave one covariate out.
 
     Parameters
     ----------
     rho : (n_layers, n_folds) of the models with all features
     estimator : name, see `mlem_core.estimators.registry`
+    features : which are left out in turn; None is all
 
     Returns (n_layers, n_folds, n_features).
 
     Raises InputError: an unknown estimator, or fewer than two features.
+
+    Source: Lei et al. (2018), leave one covariate out.
     """
-    fit = estimator_named(estimator).model().cross_validate
+    cross_validate = estimator_named(estimator).model().cross_validate
     if len(pairs.features) < 2:
         raise InputError("there is one feature only; without it there is no model to fit.")
-    without = [
-        fit(pairs.of_features([name for name in pairs.features if name != one])).rho
-        for one in pairs.features
-    ]
-    return rho[..., None] - np.stack(without, axis=-1)
+    rho_without = []
+    for left_out in pairs.features if features is None else features:
+        others = [name for name in pairs.features if name != left_out]
+        rho_without.append(cross_validate(pairs.of_features(others)).rho)
+    return rho[..., None] - np.stack(rho_without, axis=-1)
+
+
+def leading_features(
+    pairs: PairStatistics, profiles: pd.DataFrame, rho: FloatArray, estimator: str
+) -> tuple[str, ...]:
+    """The feature that matters most, or the two of which it is one.
+
+    Where features correlate, several sets of weights predict equally well, and importances depend
+    on which was found. So the first feature is held against the second one by the drop of ρ when
+    the model is fitted without it, too: where these two drops are in the other order, both are
+    named. An estimator that is slow is not fitted again.
+
+    Parameters
+    ----------
+    pairs : statistics of n_layers layers
+    profiles : importances, a row for each layer and a column for each feature
+    rho : (n_layers, n_folds) of the models with all features
+    """
+    first = most_important(profiles)
+    others = profiles.drop(columns=first).mean()
+    if others.empty or estimator_named(estimator).slow:
+        return (first,)
+    second = str(others.idxmax())
+    if not {first, second} <= {*pairs.features}:
+        return (first,)
+    drops = loco_importance(pairs, rho, estimator, (first, second)).mean(axis=(0, 1))
+    return (first,) if drops[0] >= drops[1] else (first, second)
 
 
 def importances(
