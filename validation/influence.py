@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.folds import group_folds
-from mlem_core.estimators.ridge_of_moments import fit_ridge
+from mlem_core.estimators.ridge_solver import fit_ridge
 from mlem_core.inference.influence import score_influence, similarity_influence, values_without
 from mlem_core.inference.resample import squared_effect_bounds, standard_error, t_quantile
 from mlem_core.measures.contributions import contributions

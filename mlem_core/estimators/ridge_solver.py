@@ -1,26 +1,34 @@
-"""Non-negative ridge regression on the moments of pairs, as the pipeline calls it."""
+"""Non-negative ridge regression from moments of pairs, its strength chosen by nested validation.
+
+Only the scores that choose a strength look at pairs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from mlem_core.base.errors import check_choice
-from mlem_core.base.typing import FloatArray
-from mlem_core.estimators.normal_equations import NOT_APART, ridge_weights
-from mlem_core.estimators.registry import Solution, Solver, check_numbers
-from mlem_core.estimators.ridge_of_moments import ALPHAS as ALPHAS
-from mlem_core.estimators.ridge_of_moments import BETAS as BETAS
-from mlem_core.estimators.ridge_of_moments import (
-    fit_ridge,
+from mlem_core.base.errors import InputError, check_choice
+from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.base.work import cores, each, one_thread_each
+from mlem_core.estimators.normal_equations import (
+    NOT_APART,
     normal_equations,
     penalty_matrices,
+    ridge_weights,
     value_weights,
 )
+from mlem_core.estimators.registry import Solution, Solver, check_numbers
 from mlem_core.estimators.training_pairs import TrainingPairs
+from mlem_core.pairs.moments import PairMoments
+from mlem_core.pairs.scored_pairs import ScoredPairs
 from mlem_core.pairs.statistics import PairStatistics
 
+# Salle et al. 2024, appendix B: "α ∈ 10^[-4, 4]".
+ALPHAS: tuple[float, ...] = tuple(10.0**e for e in range(-4, 5))
+# From features coded by value freely to features coded as same or different.
+BETAS: tuple[float, ...] = (1.0, 10.0, 100.0, 1e3, 1e4)
 TARGETS = ("distance", "rank")
 
 
@@ -55,9 +63,9 @@ class RidgeSolver(Solver):
     ) -> Solution:
         """Fit every layer on several training sets, each with its own α (or β).
 
-        As `mlem_core.estimators.ridge_of_moments.fit_ridge`, which raises too.
+        As `fit_ridge`, which raises too.
         """
-        fit = fit_ridge(
+        return fit_ridge(
             pairs.moments,
             pairs.tests,
             left_out,
@@ -65,7 +73,6 @@ class RidgeSolver(Solver):
             alphas=self.alphas,
             betas=self.betas,
         )
-        return Solution(fit.coef, fit.intercept, fit.alpha, fit.choice, fit.inner_rho)
 
     def refit(self, pairs: PairStatistics, held: Solution | None = None) -> FloatArray:
         if held is None or held.choice is None:
@@ -82,6 +89,114 @@ class RidgeSolver(Solver):
             weights = ridge_weights(equations, penalty_matrices(pairs.columns, alphas))
         at = place.reshape(held.choice.shape)[:, :, None, None]
         return np.take_along_axis(weights, at, axis=2)[:, :, 0]
+
+
+def fit_ridge(
+    moments: PairMoments,
+    tests: ScoredPairs,
+    left_out: Sequence[int | None],
+    *,
+    target: str = "distance",
+    alphas: Sequence[float] = ALPHAS,
+    betas: Sequence[float] = BETAS,
+) -> Solution:
+    """Ridge of every layer on several training sets, each with its own strength.
+
+    For a training set, the strength is the one with the highest mean ρ when each other fold in turn
+    is left out too; of those that score the same the smallest is taken. Where features are coded by
+    value the strengths are `betas` and, beside several of them (or none), `alphas` with the
+    features coded as same or different.
+
+    Parameters
+    ----------
+    moments : of n_layers layers
+    tests : the pairs that test each fold
+    left_out : for each training set the fold whose stimuli are in none of its pairs; None for all
+        pairs
+    target : "distance" or "rank", see `normal_equations`
+
+    Raises
+    ------
+    InputError
+        Fewer than three folds for nested cross-validation.
+
+    Source: Salle et al. 2024, appendix B.
+    """
+    columns, n_folds = moments.columns, moments.n_folds
+    strengths = tuple(alphas)
+    if columns.by_value:
+        plain = [NOT_APART] * (len(alphas) if len(betas) != 1 else 0)
+        strengths = (*betas, *plain)
+    several = len(strengths) > 1
+    if several and n_folds < 3 and any(fold is not None for fold in left_out):
+        raise InputError(
+            f"found {n_folds} folds; nested cross-validation needs at least 3, since one is left "
+            "out to test and one to choose α."
+        )
+    outer = [() if fold is None else (fold,) for fold in left_out]
+    inner = [
+        tuple(sorted({*own, j})) for own in outer for j in range(n_folds * several) if j not in own
+    ]
+    sets = list(dict.fromkeys([*inner, *outer]))
+    equations = normal_equations(moments, sets, target)
+    if columns.by_value:
+        shared = alphas if len(betas) != 1 else ()
+        fitted = value_weights(columns, equations, betas, shared)
+    else:
+        fitted = ridge_weights(equations, penalty_matrices(columns, strengths))
+    at = [sets.index(own) for own in outer]
+    best = np.zeros((moments.n_layers, len(outer)), dtype=np.int64)
+    inner_rho = np.full(best.shape, np.nan)
+    if several:
+
+        def inner_weights(own: int, fold: int) -> FloatArray:
+            return fitted[:, sets.index(tuple(sorted({*outer[own], fold})))]
+
+        scores = _inner_scores(tests, outer, inner_weights)
+        best = first_best(scores)
+        inner_rho = np.take_along_axis(scores, best[..., None], axis=-1)[..., 0]
+    coef = np.take_along_axis(fitted[:, at], best[:, :, None, None], axis=2)[:, :, 0]
+    predicted = np.einsum("sc,lsc->ls", equations.x_mean[at], coef)
+    intercept = equations.y_mean[:, at] - predicted
+    return Solution(coef, intercept, np.asarray(strengths)[best], best, inner_rho)
+
+
+def _inner_scores(
+    tests: ScoredPairs,
+    outer: Sequence[tuple[int, ...]],
+    weights: Callable[[int, int], FloatArray],
+) -> FloatArray:
+    """(n_layers, n_sets, n_strengths) mean ρ over the folds that a training set does not leave out.
+
+    `weights` gives those (n_layers, n_strengths, n_columns) of a training set without a fold.
+    """
+
+    def tested_by(fold: int) -> tuple[list[int], FloatArray]:
+        # Every model that saw nothing of the fold, at once; some are fitted to the same pairs.
+        others = [number for number, out in enumerate(outer) if fold not in out]
+        if not others:
+            return others, np.zeros(0)
+        stacked = np.stack([weights(number, fold) for number in others], axis=1)
+        n_layers, n_others, n_strengths, n_columns = stacked.shape
+        rho = tests.folds[fold].scores(stacked.reshape(n_layers, -1, n_columns)).rho
+        return others, rho.reshape(n_layers, n_others, n_strengths)
+
+    # Threads of matrix products would wait for each other longer than these take.
+    with one_thread_each():
+        of_folds = each(tested_by, range(len(tests.folds)), cores())
+    example = next(rho for others, rho in of_folds if others)
+    sums = np.zeros((len(example), len(outer), example.shape[-1]))
+    n_tested = np.zeros(len(outer))
+    for others, rho in of_folds:
+        if others:
+            sums[:, others] += rho
+            n_tested[others] += 1
+    return np.asarray(sums / n_tested[:, None])
+
+
+def first_best(scores: FloatArray) -> IntArray:
+    """The first of the highest scores (..., n), up to rounding."""
+    return np.argmax(scores >= scores.max(axis=-1, keepdims=True) - 1e-12, axis=-1)
 
 
 # One fold to test, one to choose, one to fit.
@@ -106,4 +221,5 @@ def inner_scores(pairs: PairStatistics, *, ranked: bool = False, by_value: bool 
         target="rank" if ranked else "distance",
         betas=BETAS if by_value or not pairs.resolved else (),
     )
+    assert fit.inner_rho is not None
     return float(fit.inner_rho.mean())

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import fraction, listed, many, sentence_case
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.estimators.normal_equations import Moments, ridge_weights
+from mlem_core.estimators.normal_equations import NormalEquations, ridge_weights
 from mlem_core.estimators.registry import FoldFits
 from mlem_core.estimators.ridge_solver import ALPHAS, RidgeSolver
 from mlem_core.groups.members import Measured
@@ -339,7 +339,7 @@ def weights_of(squares: FloatArray, y: FloatArray, pairs: Mask, alphas: FloatArr
     )
     # The penalty is in the matrix already.
     none = np.zeros((1, squares.shape[1], squares.shape[1]))
-    found: FloatArray = ridge_weights(Moments(gram, moment, x_mean, y_mean), none)[:, :, 0]
+    found: FloatArray = ridge_weights(NormalEquations(gram, moment, x_mean, y_mean), none)[:, :, 0]
     return found
 
 

@@ -29,8 +29,9 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from mlem_core.base.typing import Counted, FloatArray, IntArray
-from mlem_core.estimators.normal_equations import NOT_APART, Moments
-from mlem_core.estimators.ridge_of_moments import (
+from mlem_core.estimators.normal_equations import (
+    NOT_APART,
+    NormalEquations,
     normal_equations,
     penalty_matrices,
     target_scales,
@@ -338,7 +339,7 @@ class _ScoreGradient(NamedTuple):
 
 def _towards_weights(
     columns: PairColumns,
-    equations: Moments,
+    equations: NormalEquations,
     coef: FloatArray,
     strength: FloatArray,
     gradients: Sequence[_ScoreGradient],
@@ -371,7 +372,7 @@ def _weight_sensitivity(
     ----------
     gram : (n_columns, n_columns)
     moment, weights : (n_columns,)
-    strength : see `mlem_core.estimators.ridge_of_moments.RidgeFit`
+    strength : see `mlem_core.estimators.registry.Solution`
     """
     K = len(weights)
     if strength == NOT_APART:

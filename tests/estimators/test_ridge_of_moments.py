@@ -8,8 +8,7 @@ from inputs import for_each, refused
 from made_moments import made_up, moments_of
 
 from mlem_core.estimators.registry import FoldFits
-from mlem_core.estimators.ridge_of_moments import fit_ridge
-from mlem_core.estimators.ridge_solver import ALPHAS
+from mlem_core.estimators.ridge_solver import ALPHAS, fit_ridge
 from mlem_core.measures.importance import permutation_importance
 
 

@@ -8,8 +8,7 @@ from made_moments import explicit_shapley, made_up
 from scipy.stats import rankdata
 
 from mlem_core.base.numbers import nonnegative_quadratic
-from mlem_core.estimators.normal_equations import NOT_APART
-from mlem_core.estimators.ridge_of_moments import normal_equations, penalty_matrices
+from mlem_core.estimators.normal_equations import NOT_APART, normal_equations, penalty_matrices
 from mlem_core.inference.influence import score_influence, similarity_influence, values_without
 from mlem_core.inference.resample import squared_effect_bounds, standard_error
 from mlem_core.measures.contributions import STABLE, weighted_subsets

@@ -7,6 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from inputs import in_files, layer_pairs, over_both, refused, tables_of
+from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.crossfit import CrossFit
+from mlem_core.pairs.patterns import PairIndex
 
 from mlem_core import RidgeMLEM, Store, from_frame, run
 from mlem_core.data.levels import exchanges
@@ -24,10 +27,7 @@ from mlem_core.inference.layer_pairs import MOST_CELLS, LayerPairs, Relabelled
 from mlem_core.inference.replicates import identity_reach, resampled_terms
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.measures.importance import fitted
-from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.crossfit import CrossFit
-from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import correlations
 
 N = 60

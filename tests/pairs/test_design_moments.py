@@ -8,7 +8,7 @@ from made_moments import moments_of, moments_of_columns
 from scipy.stats import rankdata, spearmanr
 
 from mlem_core.data.stimuli import Rdm
-from mlem_core.estimators.ridge_of_moments import fit_ridge
+from mlem_core.estimators.ridge_solver import fit_ridge
 from mlem_core.measures.contributions import contributions
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
 from mlem_core.pairs.designs import PairDesign
