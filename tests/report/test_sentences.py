@@ -11,6 +11,7 @@ import pytest
 from inputs import for_each, in_files, noise, probing
 
 from mlem_core import Store, run
+from mlem_core.analysis.fit_cache import fitted_results
 from mlem_core.figures import captions
 from mlem_core.figures.captions import FOLDS, TERMS, computed_on
 from mlem_core.figures.compare import compare_caption
@@ -150,14 +151,19 @@ def test_cells_are_no_options_small_p_are_not_0_and_wide_tables_are_made_smaller
 
 
 @pytest.fixture(scope="module")
-def analysis(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("methods")
+def store(tmp_path_factory):
+    return Store(tmp_path_factory.mktemp("methods") / "cache")
+
+
+@pytest.fixture(scope="module")
+def analysis(tmp_path_factory, store):
+    folder = tmp_path_factory.mktemp("stimuli")
     table = probing(40).rename(columns={"tense": "tense_100%"})
     chosen = {"models": ("minilm",), "layers": (0, 3), "folds": 4, "seed": 7}
     features = ("tense_100%", "part_of_speech", "word_position")
     layers = {"brain": noise(len(table), n_layers=1)}
     spec = in_files(folder, table, layers, features=features, **chosen)
-    return run(spec, Store(folder / "cache"))
+    return run(spec, store)
 
 
 def test_the_paragraph_states_the_numbers_of_the_run(analysis):
@@ -187,16 +193,24 @@ def test_the_paragraph_states_the_numbers_of_the_run(analysis):
         assert notice in text
 
 
-def test_it_speaks_of_what_is_shown(analysis):
-    of = ["tense_100%"], [("minilm", 3)], "spearman", False
-    text = methods_paragraph(analysis, analysis.results(*of), analysis.select(*of))
+def test_it_speaks_of_what_is_shown(analysis, store):
+    of = analysis.select(["tense_100%"], [("minilm", 3)], "spearman", False)
+    text = methods_paragraph(analysis, fitted_results(analysis, store, of), of)
     assert "1 feature: tense 100% (categorical)" in text and "layer 3)" in text
     assert "brain" not in text.replace("brain layer", "") and "weighted Kendall" not in text
     assert "α" not in text and "ρ_a" in text
-    other = replace(analysis, spec=replace(analysis.spec, distance="cosine", missing="level"))
-    of = other.select(interactions=True)
-    text = methods_paragraph(other, analysis.results(interactions=True), of)
-    assert all(fact in text for fact in ("6 weights", "cosine distance", "a value of its own"))
+
+
+def test_it_speaks_of_how_the_analysis_was_run(tmp_path):
+    table = probing(40)
+    features = ("tense", "part_of_speech", "word_position")
+    chosen = {"interactions": True, "distance": "cosine", "missing": "level"}
+    layers = {"brain": noise(len(table), n_layers=2)}
+    other = run(in_files(tmp_path, table, layers, features=features, **chosen), Store(tmp_path))
+    text = methods_paragraph(other, other.results())
+    facts = "6 weights", "products of every two", "cosine distance", "a value of its own"
+    assert all(fact in text for fact in facts)
+    assert "unexplained" not in text
 
 
 def test_latex_is_escaped_and_every_citation_is_in_the_bibliography(analysis):
