@@ -247,7 +247,7 @@ def loco_importance(
 def leading_features(
     pairs: PairStatistics, profiles: pd.DataFrame, rho: FloatArray, estimator: str
 ) -> tuple[str, ...]:
-    """The feature that matters most, or the two of which it is one.
+    """The feature that matters most, or the two that it is one of.
 
     Where features correlate, several sets of weights predict equally well, and importances depend
     on which was found. So the first feature is held against the second one by the drop of ρ when
