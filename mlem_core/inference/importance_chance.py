@@ -11,32 +11,36 @@ model have trained the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.base.errors import InputError
-from mlem_core.base.typing import FloatArray, IntArray, Layer, Progress, Report
-from mlem_core.base.work import cores, each
+from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Report, counting
+from mlem_core.base.work import one_thread_each
+from mlem_core.data.folds import untested_items
 from mlem_core.data.levels import MOVED, exchanges
-from mlem_core.estimators.registry import FoldFits, estimator_named
+from mlem_core.estimators.registry import FoldFits, Solution, Solver, estimator_named
+from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.inference.chance import corrected_p, largest_chance
 from mlem_core.inference.intervals import PERMUTATIONS, SIGNIFICANT, check_permutations
-from mlem_core.inference.layer_pairs import LayerPairs, Relabelled
-from mlem_core.inference.resample import in_parts
-from mlem_core.measures.importance import fitted
-from mlem_core.pairs.patterns import tested_blocks
-from mlem_core.pairs.tables import PairTables
+from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.measures.importance import permutation_importance
+from mlem_core.pairs.designs import PairDesign, places_of
+from mlem_core.pairs.permuted_moments import PermutedFeature, Target
+from mlem_core.pairs.scored_pairs import FoldPairsIndex, ScoredPairs
+from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.storage.store import Stage, Store
 
-IMPORTANCE_CHANCE = Stage("importance-chance", 1, pd.DataFrame)
+IMPORTANCE_CHANCE = Stage("importance-chance", 2, pd.DataFrame)
 # Numbers of pairs that are in memory together.
 CHUNK_NUMBERS = 2**27
+# Permutations of a feature, and of all labels, whose moments are in memory together.
+AT_ONCE = 8
 
 
 def importances_by_chance(
@@ -48,7 +52,8 @@ def importances_by_chance(
 ) -> pd.DataFrame:
     """Importances when the labels of a feature are permuted at its level; kept in the store.
 
-    The models are fitted anew, with their regularisation, for each permutation of each feature.
+    The models are fitted anew for each permutation of each feature, with the penalties that were
+    chosen for the true labels: one feature of several hardly changes them.
 
     Raises InputError: interactions; fewer than 20 permutations; representations that are no longer
     in the store.
@@ -56,7 +61,7 @@ def importances_by_chance(
     Parameters
     ----------
     selection : None is the whole analysis; an estimator that is slow takes hours
-    report : called as the features are done
+    report : called as the permutations are done
 
     Returns
     -------
@@ -119,59 +124,132 @@ def _of_chunks(
     analysis: Analysis, store: Store, chosen: Selection, n_permutations: int, report: Report
 ) -> Iterator[pd.DataFrame]:
     """The table of a few layers at a time."""
-    train_ranks = estimator_named(chosen.estimator).model().needs_training_ranks
-    values = 2 + train_ranks * analysis.tables.n_folds
-    size = max(1, CHUNK_NUMBERS // (values * analysis.tables.n_pairs))
-    parts = range(0, len(chosen.layers), size)
-    total = len(parts) * len(chosen.features)
-    for done, start in enumerate(parts):
+    size = max(1, CHUNK_NUMBERS // (2 * analysis.pairs.n_pairs))
+    starts, n_features = range(0, len(chosen.layers), size), len(chosen.features)
+    progress = counting(report, "permuting labels", "permutations")
+    total = len(starts) * n_features * n_permutations
+    for done, start in enumerate(starts):
         layers = chosen.layers[start : start + size]
-        pairs = LayerPairs.of_sample(analysis, layers, store, chosen.features, False)
-        own = pairs.stimuli_of(analysis.stimuli)
-        each_pair = np.concatenate(
-            [pair_values(pairs, at, train_ranks) for at in range(len(layers))]
-        )
-        importance = fitted(pairs.tables, chosen.estimator)[1].mean(axis=1)
-        found = []
-        for f, name in enumerate(pairs.tables.features):
-            at = done * len(chosen.features) + f
-            report(Progress("permuting labels", None, at, total, "features"))
+        pairs = LayerPairs.of(analysis, layers, store, chosen.features, False)
+        stimuli = pairs.stimuli_of(analysis.stimuli)
+        importances = PermutedImportances.of(pairs, estimator_named(chosen.estimator).model())
+        chance = []
+        for feature, name in enumerate(pairs.statistics.features):
+            before = (done * n_features + feature) * n_permutations
+
+            def count(n: int, _: int, before: int = before) -> None:
+                progress(before + n, total)
+
+            count(0, n_permutations)
             # The same permutations for all layers.
-            rng = np.random.default_rng([f, n_permutations])
-            ways = exchanges(own, pairs.folds, name)
-            of_feature = partial(_drawn, pairs, each_pair, chosen.estimator, f)
-            shape, labels = (n_permutations, len(layers)), own.values(name)
-            found.append(largest_chance(ways, labels, shape, rng, of_feature))
-        yield _table(layers, pairs.tables, importance, found)
+            rng = np.random.default_rng([feature, n_permutations])
+            ways = exchanges(stimuli, pairs.folds, name)
+            shape = (n_permutations, len(layers))
+            drawn = partial(importances.of_feature, feature, progress=count)
+            chance.append(largest_chance(ways, stimuli.values(name), shape, rng, drawn))
+        yield _table(layers, pairs.statistics.features, importances.importance, chance)
 
 
-def _drawn(
-    pairs: LayerPairs, values: FloatArray, estimator: str, f: int, givers: IntArray
-) -> FloatArray:
-    """The importance of a permuted feature: (n_permutations, n_layers), means over folds.
+@dataclass(frozen=True)
+class PermutedImportances:
+    """Importances of features whose values are permuted, in n_layers layers.
 
-    Parameters
+    Attributes
     ----------
-    values : (n_layers · n_values, n_pairs) of `pair_values`
+    pairs : of the true values
+    model : fitted for each permutation
+    solution : that of the true values, whose penalties are held
+    tests : the pairs that test each fold, one by one
     """
-    relabelled, n_layers = Relabelled.of(pairs, f), pairs.tables.n_layers
 
-    def tables_of(row: IntArray) -> PairTables:
-        keys, sums = relabelled.sums(row, values)
-        by_layer = sums[1:].reshape(n_layers, -1, len(keys))
-        return replace(_with_sums(relabelled.tables(keys), by_layer), counts=sums[0])
+    pairs: LayerPairs
+    model: Solver
+    solution: Solution
+    tests: ScoredPairs
 
-    found = []
-    # A fit shares its own work out; the sums do not.
-    for start in range(0, len(givers), 4):
-        for tables in each(tables_of, givers[start : start + 4], cores()):
-            found.append(fitted(tables, estimator)[1].mean(axis=1)[:, f])
-    return np.stack(found)
+    @classmethod
+    def of(cls, pairs: LayerPairs, model: Solver) -> PermutedImportances:
+        """Fit the true values.
+
+        Raises InputError: as the model does.
+        """
+        statistics = pairs.statistics
+        design = _design(pairs)
+        tests = []
+        for fold in range(statistics.n_folds):
+            stimuli = np.flatnonzero(pairs.folds == fold)
+            index = replace(FoldPairsIndex.of(statistics.columns, stimuli, design), groups=None)
+            of_layers = [index.rank_sums(squared[index.places]) for squared in pairs.squared]
+            ranks, squares = zip(*of_layers, strict=True)
+            tests.append(index.with_layers(np.stack(ranks), np.stack(squares)))
+        solution = _solve(model, pairs, statistics)
+        return cls(pairs, model, solution, ScoredPairs(tuple(tests)))
+
+    @property
+    def importance(self) -> FloatArray:
+        """(n_layers, n_features) importances of the true values, means over folds."""
+        tests = self.pairs.statistics.tests
+        return permutation_importance(tests, self.solution.coef).drop.mean(axis=1)
+
+    def of_feature(
+        self, feature: int, givers: IntArray, progress: Counted | None = None
+    ) -> FloatArray:
+        """(n_permutations, n_layers) importance of a feature under permutations, means over folds.
+
+        Parameters
+        ----------
+        feature : by number
+        givers : (n_permutations, n_stimuli) the stimulus whose value each has
+        progress : called with the number of permutations done and their total
+        """
+        moments, drops = self.pairs.statistics.moments, []
+        targets: list[Target] = [*self.pairs.squared, *self.pairs.ranks]
+        for start in range(0, len(givers), AT_ONCE):
+            some = givers[start : start + AT_ONCE]
+            permuted = PermutedFeature(moments.columns, feature, some, moments.block)
+            with one_thread_each():
+                of_permutations = list(permuted.moments(moments, targets))
+            for of_permutation in of_permutations:
+                tests = self.tests.of_columns(of_permutation.columns)
+                statistics = PairStatistics(of_permutation, tests)
+                weights = _solve(self.model, self.pairs, statistics, self.solution).coef
+                importance = permutation_importance(tests, weights, parts=[feature])
+                drops.append(importance.drop[:, :, feature].mean(axis=1))
+                if progress is not None:
+                    progress(len(drops), len(givers))
+        return np.stack(drops)
+
+
+def _design(pairs: LayerPairs) -> PairDesign:
+    """All pairs of the stimuli, with those that test no fold."""
+    items = untested_items(pairs.folds, pairs.groups, pairs.items)
+    return PairDesign.complete(len(pairs.folds), items)
+
+
+def _solve(
+    model: Solver, pairs: LayerPairs, statistics: PairStatistics, held: Solution | None = None
+) -> Solution:
+    """Metrics without each fold, of statistics of these pairs; with the penalties of another."""
+    model.check()
+    folds = range(statistics.n_folds)
+    if model.needs_pairs:
+        return model.solve(statistics, folds, training_pairs(pairs, statistics))
+    if held is None:
+        return model.solve(statistics, folds)
+    return Solution(model.refit(statistics, held))
+
+
+def training_pairs(pairs: LayerPairs, statistics: PairStatistics) -> TrainingPairs:
+    """Pairs for estimators that are fitted to single ones, with the columns of statistics."""
+    squared = pairs.squared
+    return TrainingPairs.of(
+        statistics.columns, pairs.folds, len(squared), lambda layer: squared[layer], _design(pairs)
+    )
 
 
 def _table(
     layers: tuple[Layer, ...],
-    tables: PairTables,
+    features: tuple[str, ...],
     importance: FloatArray,
     chance: list[tuple[str, float, FloatArray]],
 ) -> pd.DataFrame:
@@ -182,7 +260,7 @@ def _table(
     mean = np.where(known, draws.mean(axis=0).T, np.nan)
     p = np.stack([corrected_p(draws[..., at], own, known) for at, own in enumerate(importance)])
     of_layers = pd.DataFrame(layers, columns=["model", "layer"])
-    units = pd.DataFrame({"feature": tables.features, "level": levels, "moved": moved})
+    units = pd.DataFrame({"feature": features, "level": levels, "moved": moved})
     return of_layers.merge(units, how="cross").assign(
         importance=importance.ravel(),
         chance=mean.ravel(),
@@ -191,109 +269,81 @@ def _table(
     )
 
 
-# Permuted tables at once hold at most this many sums.
-CHUNK = 2**24
 # Permutations for what the score of a layer is by chance.
 SCORE_PERMUTATIONS = 199
 # Of `score_above_chance`, by how many permutations.
-CHANCE = Stage("score-chance", 2, pd.DataFrame)
+CHANCE = Stage("score-chance", 3, pd.DataFrame)
 
 
-def permuted_tables(
-    pairs: LayerPairs, layer: int, labels: NDArray[np.int64], train_ranks: bool = False
-) -> PairTables:
-    """The pair tables of one layer under permuted labels, a permutation in a layer's place.
+def permuted_pairs(pairs: LayerPairs, layer: int, labels: IntArray) -> LayerPairs:
+    """The pairs of one layer under permuted labels, a permutation in a layer's place.
+
+    Labels change places with others of the same folds, so that it is the distances that do, between
+    stimuli whose features, and so the columns of their pairs, stay.
 
     Parameters
     ----------
-    labels : (n_permutations, n_stimuli), see
+    layer : by position
+    labels : (n_permutations, n_stimuli) the stimulus whose labels each has, see
         `mlem_core.pairs.resampling_units.StimulusUnits.permuted`
-    train_ranks : also sum the ranks among the training pairs of each fold
     """
-    from mlem_core.pairs.kernels.weighted import permuted_sums
-
-    tables, values = pairs.tables, pair_values(pairs, layer, train_ranks)
-    sums = np.zeros((len(labels), len(values), len(tables.counts)))
-    for permutation, row in zip(labels, sums, strict=True):
-        permuted_sums(permutation, pairs.cells, values, row)
-    return _with_sums(tables.of_layers([layer] * len(labels)), sums)
-
-
-def _with_sums(tables: PairTables, sums: FloatArray) -> PairTables:
-    """Tables of n_layers layers with sums (n_layers, n_values, n_cells) of `pair_values`."""
-    ranked = sums.shape[1] > 2
-    return replace(
-        tables,
-        target_sums=sums[:, 0],
-        rank_sums=np.zeros_like(sums[:, 0]),
-        within_sums=sums[:, 1],
-        train_sums=(lambda: sums[:, 2:]) if ranked else None,
-        train_squares=tables.train_squares if ranked else None,
+    n = len(pairs.folds)
+    first, second = np.triu_indices(n, 1)
+    squared = []
+    for row in labels:
+        place = np.empty(n, dtype=np.int64)
+        place[row] = np.arange(n)
+        squared.append(pairs.squared[layer][places_of(place[first], place[second], n)])
+    return LayerPairs.of_distances(
+        [(pairs.layers[layer][0], number) for number in range(len(labels))],
+        squared,
+        pairs.statistics.columns,
+        pairs.folds,
+        pairs.groups,
+        pairs.items,
+        untested_items=_design(pairs).items,
     )
-
-
-def pair_values(pairs: LayerPairs, layer: int, train_ranks: bool = False) -> FloatArray:
-    """Values of the pairs of one layer that a fit sums, in condensed order: (n_values, n_pairs).
-
-    Squared distances, centred ranks among the pairs inside a fold (0 elsewhere) and, where they are
-    wanted, among the pairs that train each of the folds.
-    """
-    tables, squared, ranks = pairs.tables, pairs.squared[layer], pairs.ranks[layer]
-    block, tested = tables.cell_block[pairs.cells], tested_blocks(tables.n_folds)
-    columns = [squared.astype(np.float64), np.zeros(len(squared))]
-    for k in range(tables.n_folds):
-        inside = block == tested[k]
-        columns[1][inside] = _centred(ranks[inside])
-    for k in range(tables.n_folds if train_ranks else 0):
-        stays = tables.trains[k][block]
-        columns.append(np.zeros(len(squared)))
-        columns[-1][stays] = _centred(ranks[stays])
-    return np.stack(columns)
-
-
-def _centred(ranks: NDArray[np.uint32]) -> FloatArray:
-    from scipy.stats import rankdata  # takes a second, and most runs need no chance
-
-    average: FloatArray = rankdata(ranks)
-    return average - (len(average) + 1) / 2
 
 
 def score_above_chance(
     pairs: LayerPairs,
-    fit: Callable[[PairTables], FoldFits],
+    model: Solver,
     *,
-    train_ranks: bool = False,
     n_permutations: int = 999,
     seed: int = 0,
+    progress: Counted | None = None,
 ) -> pd.DataFrame:
     """Test each layer's held-out ρ (mean over folds) against permuted labels.
 
+    Models are fitted and scored anew for each permutation, with the choice of their penalties.
+
     Parameters
     ----------
-    fit : `cross_validate` of an estimator
-    train_ranks : whether it fits ranks
+    progress : called with the number of permutations done and their total, of all layers
 
     Returns
     -------
     model, layer, rho, chance (mean of the permuted ρ), p
     """
-    rng = np.random.default_rng(seed)
-    observed = fit(pairs.tables).rho.mean(axis=1)
-    labels = pairs.units.permuted(n_permutations, rng)
-    n_sums = len(pairs.tables.counts) * (2 + train_ranks * pairs.tables.n_folds)
-    step = max(1, CHUNK // n_sums)
-    rows = []
-    for at, (model, number) in enumerate(pairs.layers):
-
-        def rho(part: NDArray[np.int64], at: int = at) -> FloatArray:
-            mean: FloatArray = fit(permuted_tables(pairs, at, part, train_ranks)).rho.mean(axis=1)
-            return mean
-
-        chance = in_parts(rho, labels, step, threads=1)
-        above = int((chance >= observed[at] - 1e-12).sum())
+    observed = _fits(model, pairs).rho.mean(axis=1)
+    labels = pairs.units.permuted(n_permutations, np.random.default_rng(seed))
+    total, rows = len(pairs.layers) * n_permutations, []
+    for layer, (name, number) in enumerate(pairs.layers):
+        chance: list[float] = []
+        for start in range(0, n_permutations, AT_ONCE):
+            permuted = permuted_pairs(pairs, layer, labels[start : start + AT_ONCE])
+            chance += _fits(model, permuted).rho.mean(axis=1).tolist()
+            if progress is not None:
+                progress(layer * n_permutations + len(chance), total)
+        above = int((np.array(chance) >= observed[layer] - 1e-12).sum())
         p = (1 + above) / (1 + n_permutations)
-        rows.append((model, number, observed[at], chance.mean(), p))
+        rows.append((name, number, observed[layer], np.mean(chance), p))
     return pd.DataFrame(rows, columns=["model", "layer", "rho", "chance", "p"])
+
+
+def _fits(model: Solver, pairs: LayerPairs) -> FoldFits:
+    needed = training_pairs(pairs, pairs.statistics) if model.needs_pairs else None
+    return model.cross_validate(pairs.statistics, needed)
 
 
 def kept_chance(
@@ -310,19 +360,23 @@ def kept_chance(
     Parameters
     ----------
     selection : an estimator that is slow takes hours
-    report : called as the layers are done
+    report : called as the permutations are done
     """
-    model, say = estimator_named(selection.estimator).model(), report or (lambda _: None)
+    progress = counting(report or (lambda _: None), "permuting labels", "permutations")
+    total = len(selection.layers) * n_permutations
 
     def of_layers() -> Iterator[pd.DataFrame]:
         for done, layer in enumerate(selection.layers):
-            say(Progress("permuting labels", None, done, len(selection.layers), "layers"))
-            asked = selection.features, selection.interactions
+
+            def count(n: int, _: int, done: int = done) -> None:
+                progress(done * n_permutations + n, total)
+
+            count(0, n_permutations)
             yield score_above_chance(
-                LayerPairs.of_sample(analysis, [layer], store, *asked),
-                model.cross_validate,
-                train_ranks=model.needs_training_ranks,
+                LayerPairs.of(analysis, [layer], store, selection.features, selection.interactions),
+                estimator_named(selection.estimator).model(),
                 n_permutations=n_permutations,
+                progress=count,
             )
 
     return CHANCE.get(

@@ -63,7 +63,12 @@ class Importance(NamedTuple):
 
 
 def permutation_importance(
-    tests: ScoredPairs, weights: FloatArray, *, permutations: int = PERMUTATIONS, seed: int = 0
+    tests: ScoredPairs,
+    weights: FloatArray,
+    *,
+    permutations: int = PERMUTATIONS,
+    seed: int = 0,
+    parts: Sequence[int] | None = None,
 ) -> Importance:
     """Drop of the held-out ρ of each fold when a part of the columns is permuted.
 
@@ -73,6 +78,7 @@ def permutation_importance(
     weights : (n_layers, n_folds, n_columns) of the metric that each fold tests
     permutations : how often a part is permuted where the drop is drawn
     seed : of the permutations
+    parts : numbers of those that are permuted, the others being 0; None is all
 
     Source: Salle et al. 2024, section 4; Jalouzot et al. 2024, section 2.3.
     """
@@ -82,7 +88,7 @@ def permutation_importance(
     def permute_in(fold: int) -> None:
         pairs, of_fold = tests.folds[fold], weights[:, fold]
         rho = pairs.score(pairs.predictions(of_fold)[:, None]).rho[:, 0]
-        for part in range(shape[2]):
+        for part in range(shape[2]) if parts is None else parts:
             used = (of_fold[:, tests.columns.part == part] != 0).any(axis=1)
             # Permuting what has no weight changes nothing.
             layers = np.flatnonzero(used)

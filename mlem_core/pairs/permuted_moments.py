@@ -8,7 +8,7 @@ are no sums of products are computed pair by pair for each permutation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.moments import TILE, tiles
+from mlem_core.pairs.moments import TILE, PairMoments, tiles
 from mlem_core.pairs.pair_columns import ChosenColumns, PairColumns, PairwiseColumn
 
 # Targets (n_pairs,) in condensed order: doubled ranks, which are centred, or numbers as they are.
@@ -112,6 +112,57 @@ class PermutedFeature:
 
     def target_sums(self, sets: NDArray[np.bool_], targets: Sequence[Target]) -> TargetSums:
         """Sums of products with targets over the pairs inside sets of blocks (n_sets, n_blocks)."""
+        return TargetSums(self, sets, self._pair_sums(sets[:, :, None] & sets[:, None], targets))
+
+    def moments(self, moments: PairMoments, targets: Sequence[Target]) -> Iterator[PairMoments]:
+        """Moments of all pairs under each permutation.
+
+        Parameters
+        ----------
+        moments : of the true values, of all pairs
+        targets : for each layer (n_pairs,) its squared distances, then for each layer its ranks
+        """
+        n_blocks, columns = moments.n_blocks, self.columns
+        first, second = np.triu_indices(n_blocks)
+        each_two = np.zeros((len(first), n_blocks, n_blocks), dtype=bool)
+        each_two[np.arange(len(first)), first, second] = True
+        number = np.zeros((n_blocks, n_blocks), dtype=np.int64)
+        number[first, second] = number[second, first] = np.arange(len(first))
+        sums = self._pair_sums(each_two, targets)
+        product = np.searchsorted(columns.product_columns, self.numbers[self.products])
+        other_product = np.delete(np.arange(len(columns.product_columns)), product)
+        of_feature = np.isin(list(columns.pairwise), self.numbers)
+        pairwise, others = np.flatnonzero(of_feature), np.flatnonzero(~of_feature)
+        of_targets = np.arange(moments.n_pairwise, len(moments.sums))
+        for permutation, givers in enumerate(self.givers):
+            # For each two blocks, those of the columns of the feature last.
+            with_targets, with_pairwise, totals, gram, with_products = (
+                np.moveaxis(array[:, permutation][number], (0, 1), (-2, -1)) for array in sums
+            )
+            products = np.moveaxis(moments.products, -1, 1).copy()
+            products[of_targets[:, None], product] = with_targets[:, self.products]
+            products[others[:, None], product] = with_pairwise[self.products].swapaxes(0, 1)
+            products[pairwise[:, None], product] = gram[:, self.products]
+            products[pairwise[:, None], other_product] = with_products
+            both, of_pairwise = moments.pairwise_products.copy(), moments.sums.copy()
+            both[pairwise[:, None], of_targets] = with_targets[:, self.pairwise].swapaxes(0, 1)
+            both[pairwise[:, None], others] = with_pairwise[self.pairwise]
+            both[others[:, None], pairwise] = with_pairwise[self.pairwise].swapaxes(0, 1)
+            both[pairwise[:, None], pairwise] = gram[:, self.pairwise]
+            of_pairwise[pairwise] = totals
+            relabelled = columns.with_values_of(givers, self.feature)
+            of_blocks = [relabelled.basis[self.block == block] for block in range(n_blocks)]
+            yield replace(
+                moments,
+                columns=relabelled,
+                basis_moments=np.stack([basis.T @ basis for basis in of_blocks]),
+                products=np.moveaxis(products, 1, -1),
+                sums=of_pairwise,
+                pairwise_products=both,
+            )
+
+    def _pair_sums(self, sets: NDArray[np.bool_], targets: Sequence[Target]) -> _PairSums:
+        """Sums over the pairs of blocks that are in each set (n_sets, n_blocks, n_blocks)."""
         others = self.others.columns.pairwise.values()
         n_columns, n_matrices, D = len(self.numbers), len(others) + len(targets), len(self.pairwise)
         shape, n_products = (len(sets), len(self.givers)), len(self.others.columns.product_columns)
@@ -119,7 +170,7 @@ class PermutedFeature:
         totals, gram = np.zeros((*shape, D)), np.zeros((*shape, D, n_columns))
         with_products = np.zeros((*shape, D, n_products))
         for b, c, rows, stimuli, places in tiles(self.block, n_matrices + 2 * D):
-            within = np.flatnonzero(sets[:, b] & sets[:, c]).tolist()
+            within = np.flatnonzero(sets[:, b, c]).tolist()
             if c < b or not within:
                 continue
             # Sums of both orders of two stimuli: all columns and targets are the same in both.
@@ -143,9 +194,7 @@ class PermutedFeature:
                     gram[at] += times * of_tile.gram
                     with_products[at] += times * of_tile.with_products
         split = len(others)
-        return TargetSums(
-            self,
-            sets,
+        return _PairSums(
             np.moveaxis(with_matrices[split:], 0, 2) / 2,
             np.moveaxis(with_matrices[:split], 0, 3) / 2,
             totals / 2,
@@ -238,30 +287,43 @@ class _PairwiseSums(NamedTuple):
     with_products: FloatArray
 
 
-@dataclass(frozen=True)
-class TargetSums:
-    """Sums over the pairs inside sets of stimuli, which need a look at pairs.
+class _PairSums(NamedTuple):
+    """Sums over pairs of stimuli that need a look at pairs, of the columns of a permuted feature.
 
-    Attributes
-    ----------
-    permuted : the columns
-    sets : (n_sets, n_blocks)
-    with_targets : (n_sets, n_permutations, n_targets, n_columns) of products of targets with the
-        feature's columns
-    with_pairwise : (n_sets, n_permutations, n_columns, n_pairwise_others) with the columns of other
-        features that are no sums of products
-    totals, gram, with_products : (n_sets, n_permutations, n_pairwise, ...) of the feature's columns
-        that are no sums of products: their sums; of products with the feature's columns; with those
-        of others that are sums of products
+    with_targets : (n_sets, n_permutations, n_targets, n_columns) of products of targets with them
+    with_pairwise : (n_sets, n_permutations, n_columns, n_pairwise_others) of their products with
+        the columns of other features that are no sums of products
+    totals, gram, with_products : (n_sets, n_permutations, n_pairwise, ...) of those that are no
+        sums of products: their sums; of products with all of them; with the columns of others that
+        are sums of products
     """
 
-    permuted: PermutedFeature
-    sets: NDArray[np.bool_]
     with_targets: FloatArray
     with_pairwise: FloatArray
     totals: FloatArray
     gram: FloatArray
     with_products: FloatArray
+
+
+@dataclass(frozen=True)
+class TargetSums:
+    """Sums over the pairs inside sets of blocks.
+
+    Attributes
+    ----------
+    permuted : the columns
+    sets : (n_sets, n_blocks)
+    of_pairs : those that need a look at pairs
+    """
+
+    permuted: PermutedFeature
+    sets: NDArray[np.bool_]
+    of_pairs: _PairSums
+
+    @property
+    def with_targets(self) -> FloatArray:
+        """(n_sets, n_permutations, n_targets, n_columns) of products of targets with columns."""
+        return self.of_pairs.with_targets
 
     def column_sums(self, some: slice) -> list[tuple[float, FloatArray]]:
         """For each set its number of pairs, and sums (n_some, n_columns) of the columns."""
@@ -269,7 +331,7 @@ class TargetSums:
         for number, moments in enumerate(self._basis_moments(some)):
             sums = np.empty((len(moments.gram), len(self.permuted.numbers)))
             sums[:, self.permuted.products] = _product_totals(self.permuted, moments.gram)
-            sums[:, self.permuted.pairwise] = self.totals[number, some]
+            sums[:, self.permuted.pairwise] = self.of_pairs.totals[number, some]
             of_sets.append((moments.n_pairs, sums))
         return of_sets
 
@@ -282,13 +344,15 @@ class TargetSums:
             n_some, n_columns = len(moments.gram), len(permuted.numbers)
             gram = np.zeros((n_some, n_columns, n_columns))
             gram[:, products[:, None], products] = _product_gram(permuted, moments.gram)
-            gram[:, pairwise] = self.gram[number, some]
-            gram[:, :, pairwise] = self.gram[number, some].transpose(0, 2, 1)
+            gram[:, pairwise] = self.of_pairs.gram[number, some]
+            gram[:, :, pairwise] = self.of_pairs.gram[number, some].transpose(0, 2, 1)
             crossed = np.zeros((n_some, n_columns, len(others)))
             of_products = _products_with_others(permuted, moments.with_others)
             crossed[:, products[:, None], others.product_columns] = of_products
-            crossed[:, pairwise[:, None], others.product_columns] = self.with_products[number, some]
-            crossed[:, :, list(others.pairwise)] = self.with_pairwise[number, some]
+            crossed[:, pairwise[:, None], others.product_columns] = self.of_pairs.with_products[
+                number, some
+            ]
+            crossed[:, :, list(others.pairwise)] = self.of_pairs.with_pairwise[number, some]
             of_sets.append(ColumnProducts(gram, crossed))
         return of_sets
 

@@ -15,6 +15,7 @@ from mlem_core.measures.contributions import contributions
 from mlem_core.pairs import permuted_moments
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
 from mlem_core.pairs.pair_columns import PairColumns
+from mlem_core.pairs.permuted_moments import PermutedFeature
 from mlem_core.pairs.ranks import pair_ranks
 
 N = 60
@@ -65,6 +66,35 @@ def test_permuted_features_contribute_what_columns_made_anew_do(by_value, more, 
     found = permuted_terms(made, feature, givers)
     expected = anew(columns, layers, folds, feature, givers, **more)
     np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+@for_each(
+    "by_value, more",
+    ((), {}),
+    (("kind", "length"), {}),
+    ((), {"interactions": True}),
+    (("kind",), {"items": ITEMS}),
+)
+@for_each("feature", 0, 1)
+def test_moments_of_permuted_features_are_those_of_columns_made_anew(by_value, more, feature):
+    features, folds, givers = random_features(N), random_folds(N), givers_of(N)
+    layers = [random_layer(features, seed) for seed in (1, 2)]
+    made = moments_of(features, layers, folds, by_value=by_value, **more)
+    moments = made.moments
+    permuted = PermutedFeature(moments.columns, feature, givers, moments.block)
+    targets = [*made.distances, *map(pair_ranks, made.distances)]
+    for row, of_row in zip(givers, permuted.moments(moments, targets), strict=True):
+        columns = moments.columns.with_values_of(row, feature)
+        anew = moments_of_columns(columns, layers, folds, more.get("items")).moments
+        for fold in range(5):
+            for blocks in (anew.training(fold), anew.training(fold, 0)):
+                hold_moments(of_row.within(blocks), anew.within(blocks))
+            hold_moments(of_row.inside_fold(fold), anew.inside_fold(fold))
+
+
+def hold_moments(found, expected):
+    for name, array in expected._asdict().items():
+        np.testing.assert_allclose(getattr(found, name), array, atol=1e-8, err_msg=name)
 
 
 @for_each("feature", 0, 1)
