@@ -13,7 +13,7 @@ from scipy.linalg import solve
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.base.errors import unknown
-from mlem_core.base.typing import FloatArray, Layer
+from mlem_core.base.typing import FloatArray, IntArray, Layer
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.measures.contributions import (
@@ -23,7 +23,7 @@ from mlem_core.measures.contributions import (
     shapley_coefficients,
 )
 from mlem_core.measures.decomposition import UNEXPLAINED
-from mlem_core.pairs.designs import PairDesign
+from mlem_core.pairs.designs import PairDesign, pairs_among, places_of
 from mlem_core.pairs.moments import PairMoments
 from mlem_core.storage.store import Stage, Store
 
@@ -34,14 +34,13 @@ KEPT = 8  # examples of a term
 
 def contributions(pairs: LayerPairs, term: str) -> FloatArray:
     """Contribution (n_pairs,) of each pair to a term of two layers, see `pair_terms`."""
-    return pair_terms(pairs.statistics.moments, pairs.ranks, term, pairs.design)
+    return pair_terms(pairs.statistics.moments, pairs.ranks, term)
 
 
 def pair_terms(
     moments: PairMoments,
     ranks: Sequence[NDArray[np.uint32]],
     term: str,
-    design: PairDesign | None = None,
     *,
     exact_up_to: int = EXACT_FEATURES,
 ) -> FloatArray:
@@ -58,25 +57,24 @@ def pair_terms(
 
     Parameters
     ----------
-    moments : of the pairs in two layers
+    moments : of all pairs of the stimuli in two layers
     ranks : of each layer (n_pairs,) twice the average rank of each pair
     term : a feature, or "unexplained"
-    design : which pairs these are; None is all pairs of the stimuli
     exact_up_to : as in `mlem_core.measures.contributions.contributions`
 
     Returns
     -------
-    (n_pairs,) in the order of the design
+    (n_pairs,) in condensed order
     """
     columns = moments.columns
     if term not in (*columns.features, UNEXPLAINED):
         raise unknown("term", term, (*columns.features, UNEXPLAINED))
     equations = fold_equations(moments)
-    design = design or PairDesign.complete(moments.n_stimuli)
     scale = rank_scale(moments, equations)[0, 1]
-    explained = np.zeros(design.n_pairs)
+    all_pairs = PairDesign.complete(moments.n_stimuli)
+    explained = np.zeros(all_pairs.n_pairs)
     for fold, of_fold in enumerate(equations):
-        places, _ = design.among(np.flatnonzero(moments.folds == fold))
+        places = _test_places(moments, fold)
         if not len(places):
             continue
         if term == UNEXPLAINED:
@@ -85,13 +83,22 @@ def pair_terms(
         else:
             feature = columns.features.index(term)
             coefficients = shapley_coefficients(columns, of_fold, feature, exact_up_to=exact_up_to)
-        predictions = columns.predictions(coefficients, *design.ends(places))
+        predictions = columns.predictions(coefficients, *all_pairs.ends(places))
         predictions -= predictions.mean(axis=1, keepdims=True)
         for layer, other in ((0, 1), (1, 0)):
             doubled = ranks[layer][places].astype(np.float64)
             doubled -= doubled.mean()
             explained[places] += scale / 4 * doubled * predictions[other]
     return _rest(moments, ranks, explained) if term == UNEXPLAINED else explained
+
+
+def _test_places(moments: PairMoments, fold: int) -> IntArray:
+    """(n_tested,) places, in condensed order, of the pairs that test a fold."""
+    n = moments.n_stimuli
+    places = pairs_among(np.flatnonzero(moments.folds == fold), n)
+    if moments.untested is None:
+        return places
+    return np.setdiff1d(places, places_of(moments.untested.first, moments.untested.second, n))
 
 
 def _rest(
@@ -114,6 +121,7 @@ def contributing_pairs(
 
     Parameters
     ----------
+    stimuli : all those of the analysis, of which the pairs may be of some
     most : False gives those that take most away
 
     Returns
@@ -127,7 +135,9 @@ def contributing_pairs(
     signed = added if most else -added
     top = np.argpartition(signed, len(signed) - size)[-size:]
     top = top[np.argsort(-signed[top], kind="stable")]
-    first, second = pairs.design.ends(top)
+    first, second = PairDesign.complete(pairs.statistics.n_stimuli).ends(top)
+    if pairs.rows is not None:
+        first, second = pairs.rows[first], pairs.rows[second]
     used: set[int] = set()
     picked: list[tuple[int, int, int]] = []
     for at, i, j in zip(top, first, second, strict=True):

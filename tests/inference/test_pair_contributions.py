@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import explicit
 import numpy as np
+import pandas as pd
 import pytest
 from inputs import refused
 from made_moments import explicit_shapley, made_up, moments_of_columns
@@ -14,7 +15,6 @@ from mlem_core.inference.pair_contributions import contributing_pairs, pair_term
 from mlem_core.measures.contributions import STABLE, contributions
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.statistics import PairStatistics
@@ -26,10 +26,10 @@ def doubled_ranks(made):
     return [pair_ranks(distances) for distances in made.distances]
 
 
-def all_terms(made, design=None, **more):
+def all_terms(made, **more):
     names = (*made.moments.columns.features, UNEXPLAINED)
     ranks = doubled_ranks(made)
-    return {name: pair_terms(made.moments, ranks, name, design, **more) for name in names}
+    return {name: pair_terms(made.moments, ranks, name, **more) for name in names}
 
 
 @pytest.mark.parametrize(
@@ -45,12 +45,14 @@ def all_terms(made, design=None, **more):
 @pytest.mark.parametrize("exact_up_to", [12, 0])
 def test_what_the_pairs_add_is_the_term(more, exact_up_to):
     made = made_up(N, **more)
-    design = PairDesign.complete(N, more.get("items"))
-    added = all_terms(made, design, exact_up_to=exact_up_to)
+    added = all_terms(made, exact_up_to=exact_up_to)
     expected = contributions(made.moments, exact_up_to=exact_up_to)
     for feature, value in zip(expected.features, expected.terms[:, 0, 1], strict=True):
         assert added[feature].sum() == pytest.approx(value, abs=1e-9)
         tested = np.stack([explicit.held_out(made.folds, fold) for fold in range(5)]).any(axis=0)
+        if "items" in more:
+            i, j = explicit.pairs(N)
+            tested &= more["items"][i] != more["items"][j]
         assert not added[feature][~tested].any() and added[feature][tested].any()
     assert added[UNEXPLAINED].sum() == pytest.approx(expected.unexplained[0, 1], abs=1e-9)
     ranks = [rankdata(distances) for distances in made.distances]
@@ -90,21 +92,6 @@ def test_of_each_pair_it_is_what_explicit_fits_predict():
     np.testing.assert_allclose(found[UNEXPLAINED], rest, atol=1e-12)
 
 
-def test_pairs_of_a_design_are_in_its_order():
-    features, folds = explicit.random_features(N), explicit.random_folds(N, 3)
-    layers = [explicit.random_layer(features, seed) for seed in (1, 2)]
-    design = PairDesign.of(folds, 700)
-    columns = PairColumns.of(feature_columns(features))
-    made = moments_of_columns(columns, layers, folds, design=design)
-    added = all_terms(made, design)
-    expected = contributions(made.moments)
-    for feature, value in zip(expected.features, expected.terms[:, 0, 1], strict=True):
-        assert added[feature].sum() == pytest.approx(value, abs=1e-9)
-    first, second = design.pairs()
-    assert not added["kind"][folds[first] != folds[second]].any()
-    assert added[UNEXPLAINED].sum() == pytest.approx(expected.unexplained[0, 1], abs=1e-9)
-
-
 def test_equal_distances_add_nothing_and_an_unknown_term_is_refused():
     features, folds = explicit.random_features(N), explicit.random_folds(N, 3)
     layers = [explicit.random_layer(features), np.eye(N)]
@@ -120,7 +107,7 @@ def test_examples_are_the_pairs_that_add_most_each_stimulus_once():
     pairs = SimpleNamespace(
         statistics=PairStatistics(made.moments, made.tests),
         ranks=doubled_ranks(made),
-        design=PairDesign.complete(N),
+        rows=None,
     )
     stimuli = from_frame(features.assign(sentence=[f"sentence {n}" for n in range(N)]), "made")
     added = all_terms(made)
@@ -134,3 +121,13 @@ def test_examples_are_the_pairs_that_add_most_each_stimulus_once():
     least = contributing_pairs(pairs, stimuli, UNEXPLAINED, 3, most=False)
     assert (least["contribution"] < 0).all()
     assert least.loc[0, "contribution"] == added[UNEXPLAINED].min()
+    # Pairs of some of the stimuli are found among all of them.
+    rows = np.arange(N) * 2 + 1
+    doubled = from_frame(
+        pd.DataFrame({"sentence": [f"sentence {n}" for n in range(2 * N)], "of": np.arange(2 * N)}),
+        "made",
+    )
+    pairs.rows = rows
+    of_some = contributing_pairs(pairs, doubled, "kind", 5)
+    np.testing.assert_array_equal(of_some[["first", "second"]], rows[found[["first", "second"]]])
+    assert of_some.loc[0, "first_sentence"] == f"sentence {rows[i[best]]}"
