@@ -261,7 +261,7 @@ def _by_stimulus(
 def unit_sums(
     moments: PairMoments,
     is_member: NDArray[Any],
-    doubled: Sequence[NDArray[np.uint32]],
+    ranks: Sequence[NDArray[Any]],
     squared: Sequence[FloatArray] | None = None,
     progress: Counted | None = None,
 ) -> UnitSums:
@@ -271,27 +271,29 @@ def unit_sums(
     ----------
     moments : of the same pairs of the same layers
     is_member : (n_units, n_stimuli) whether a stimulus is of a unit
-    doubled : for each layer (n_pairs,) twice the average ranks, in the order (0,1), (0,2), ...
+    ranks : for each layer (n_pairs,) twice the average ranks, whole numbers, of all pairs in the
+        order (0,1), (0,2), ...; or what stands in their place, see
+        `mlem_core.pairs.similarity_moments`: (n_sides, n_pairs) centred numbers
     squared : for each layer (n_pairs,) the squared distances; None where no metric is fitted to
         them: they are then 0
     progress : called with the number of stimuli done and their number
     """
     members = csr_array(np.asarray(is_member, dtype=np.float64))
-    columns, n, L, D = moments.columns, moments.n_stimuli, len(doubled), moments.n_pairwise
+    columns, n, L, D = moments.columns, moments.n_stimuli, len(ranks), moments.n_pairwise
     n_units, n_folds, K = members.shape[0], moments.n_folds, len(columns)
     training = np.zeros((n_folds, n_units, D + 2 * L, K + 1))
     tested = np.zeros((n_folds, n_units, D + L, K + 1))
     all_ranks, all_totals = np.zeros((n_units, L, L)), np.zeros((n_units, L))
     tested_ranks = np.zeros((n_folds, n_units, L, L))
-    pairs = _PairMatrices(columns, n, doubled, squared)
+    pairs = _PairMatrices(columns, n, ranks, squared)
     step = max(1, TILE // ((D + 2 * L + 1) * n))
     for start in range(0, n, step):
         rows = np.arange(start, min(start + step, n))
         tile = pairs.rows(rows)
         of_rows = members[:, rows]
-        ranks = tile[:, D + L :]
-        all_ranks += _added(of_rows, ranks @ np.swapaxes(ranks, 1, 2))
-        all_totals += of_rows @ ranks.sum(axis=2)
+        sides = pairs.sides(rows, tile)
+        all_ranks += _added(of_rows, _mean_product(sides))
+        all_totals += of_rows @ tile[:, D + L :].sum(axis=2)
         by_block = _sums_by_block(moments, rows, tile)
         block = moments.block[rows]
         for fold in range(n_folds):
@@ -306,8 +308,8 @@ def unit_sums(
             products = _column_products(columns, rows[own], by_block, own, blocks)
             tested[fold, :, :D] += _added(of_rows[:, own], products[:, :D])
             tested[fold, :, D:] += _added(of_rows[:, own], products[:, D + L :])
-            inside = ranks[own][:, :, blocks[moments.block]]
-            tested_ranks[fold] += _added(of_rows[:, own], inside @ np.swapaxes(inside, 1, 2))
+            inside = [side[own][:, :, blocks[moments.block]] for side in sides]
+            tested_ranks[fold] += _added(of_rows[:, own], _mean_product(inside))
         if progress is not None:
             progress(int(rows[-1]) + 1, n)
     for fold in range(n_folds):
@@ -318,8 +320,8 @@ def unit_sums(
         z = np.column_stack((columns.of_pairs(first, second), np.ones(len(first))))
         by_stimulus = _by_stimulus(first, second, values[:, :, None] * z[:, None], n)
         tested[fold] -= _added(members, by_stimulus)
-        ranks = values[:, D:]
-        by_stimulus = _by_stimulus(first, second, ranks[:, :, None] * ranks[:, None], n)
+        products = values[:, D:, None] * values[:, None, D:]
+        by_stimulus = _by_stimulus(first, second, products, n)
         tested_ranks[fold] -= _added(members, by_stimulus)
     return UnitSums(moments, members, training, tested, all_ranks, all_totals, tested_ranks)
 
@@ -329,8 +331,13 @@ class _PairMatrices(NamedTuple):
 
     columns: PairColumns
     n_stimuli: int
-    doubled: Sequence[NDArray[np.uint32]]
+    ranks: Sequence[NDArray[Any]]
     squared: Sequence[FloatArray] | None
+
+    @property
+    def n_sides(self) -> int:
+        """Number of values that a layer gives a pair: two where (i, j) and (j, i) differ."""
+        return len(np.atleast_2d(self.ranks[0]))
 
     def rows(self, rows: IntArray) -> FloatArray:
         """(n_rows, n_matrices, n_stimuli) of some stimuli with all; 0 of one with itself."""
@@ -339,20 +346,50 @@ class _PairMatrices(NamedTuple):
         tile[np.arange(len(rows)), :, rows] = 0.0
         return tile
 
+    def sides(self, rows: IntArray, tile: FloatArray) -> list[FloatArray]:
+        """The ranks (n_rows, n_layers, n_stimuli) of `rows`, for each side of the pairs."""
+        D, L = len(self.columns.pairwise), len(self.ranks)
+        if self.n_sides == 1:
+            return [tile[:, D + L :]]
+        first, second = np.broadcast_arrays(rows[:, None], np.arange(self.n_stimuli))
+        places = _places(first, second, self.n_stimuli)
+        sides = []
+        for side in range(self.n_sides):
+            values = np.stack([layer[side][places] for layer in self.ranks], axis=1)
+            values[np.arange(len(rows)), :, rows] = 0.0
+            sides.append(values)
+        return sides
+
     def between(self, first: IntArray, second: IntArray) -> FloatArray:
         """(n, n_matrices, ...) of pairs of stimuli (n, ...)."""
-        D, L = len(self.columns.pairwise), len(self.doubled)
-        places = places_of(first, second, self.n_stimuli)
-        places[first == second] = 0
+        D, L = len(self.columns.pairwise), len(self.ranks)
+        places = _places(first, second, self.n_stimuli)
         values = np.zeros((len(first), D + 2 * L, *first.shape[1:]))
         for number, column in enumerate(self.columns.pairwise.values()):
             values[:, number] = column.of_pairs(first, second)
         distances = () if self.squared is None else self.squared
         for layer, squared in enumerate(distances):
             values[:, D + layer] = squared[places]
-        for layer, doubled in enumerate(self.doubled):
-            values[:, D + L + layer] = doubled[places] / 2.0 - (len(doubled) + 1) / 2
+        for layer, ranks in enumerate(self.ranks):
+            if np.issubdtype(ranks.dtype, np.integer):
+                values[:, D + L + layer] = ranks[places] / 2.0 - (len(ranks) + 1) / 2
+            else:
+                sides = np.atleast_2d(ranks)
+                values[:, D + L + layer] = np.mean([side[places] for side in sides], axis=0)
         return values
+
+
+def _places(first: IntArray, second: IntArray, n_stimuli: int) -> IntArray:
+    """Places of pairs in condensed order, 0 for a stimulus with itself."""
+    places = places_of(first, second, n_stimuli)
+    places[first == second] = 0
+    return places
+
+
+def _mean_product(sides: Sequence[FloatArray]) -> FloatArray:
+    """(n_rows, n_layers, n_layers) products of (n_rows, n_layers, n_others), mean over sides."""
+    products = [side @ np.swapaxes(side, 1, 2) for side in sides]
+    return np.asarray(sum(products) / len(products))
 
 
 class _BlockSums(NamedTuple):
