@@ -46,13 +46,31 @@ def fitted_results(
 
     `report` is called as the layers are done. Raises as `Analysis.results`.
     """
+    return analysis.results_of(selection, _by_layer(analysis, store, selection, report))
+
+
+def kept_fits(
+    analysis: Analysis, store: Store, selection: Selection, report: Report | None = None
+) -> Fits:
+    """The fits of a selection; what is not cached yet is computed.
+
+    `report` is called as the layers are done, where they take long. Raises as `Analysis.results`.
+    """
+    if estimator_named(selection.estimator).slow:
+        return _by_layer(analysis, store, selection, report)
+    return _fits(analysis, store, selection)
+
+
+def _by_layer(
+    analysis: Analysis, store: Store, selection: Selection, report: Report | None
+) -> Fits:
     cached, total = [], len(selection.layers)
     count = counting(report or (lambda _: None), "fits", "layers")
     count(0, total)
-    for done, own in enumerate(_each(selection), 1):
-        cached.append(_fits(analysis, store, own))
+    for done, layer in enumerate(_each(selection), 1):
+        cached.append(_fits(analysis, store, layer))
         count(done, total)
-    return analysis.results_of(selection, _joined(cached))
+    return _joined(cached)
 
 
 def _each(selection: Selection) -> list[Selection]:

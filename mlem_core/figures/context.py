@@ -33,7 +33,6 @@ from mlem_core.inference.intervals import (
     similarity_table,
 )
 from mlem_core.inference.layer_intervals import known_layer_chance
-from mlem_core.inference.resample import REPLICATES
 from mlem_core.inference.what_else import Rest, kept_rest
 from mlem_core.pairs.columns import coding
 from mlem_core.pairs.resampling_units import Units
@@ -58,7 +57,6 @@ class Drawing:
     narrow : whether panels stand below each other, for one column of a journal
     flags : whether what an audit flags is marked
     names : how features and models are called
-    replicates : of the confidence intervals, where they are in the store
     options : what else one chooses of a figure, by name: "feature" (coded by value),
         "similarity" (in the place of RSA, where it is in the store),
         "layer" ("model:layer", of the large matrix of values), "color" (the feature that colours
@@ -78,7 +76,6 @@ class Drawing:
     flags: bool = True
     names: Names = field(default_factory=Names)
     options: Mapping[str, str] = field(default_factory=dict)
-    replicates: int = REPLICATES
     screen: bool = False
 
 
@@ -242,12 +239,12 @@ class FigureContext(Selected):
 
     def intervals_of(self, similarity: str) -> LayerIntervals | None:
         """Confidence intervals of what is selected, where they have been computed."""
-        store, n = self.drawing.store, self.drawing.replicates
+        store = self.drawing.store
         if store is None:
             return None
         asked = self.analysis, store, replace(self.selection, similarity=similarity)
-        make = partial(layer_intervals.known_intervals, *asked, n_replicates=n)
-        return self.once(("intervals", similarity, n), make)
+        make = partial(layer_intervals.known_intervals, *asked)
+        return self.once(("intervals", similarity), make)
 
     @cached_property
     def intervals(self) -> LayerIntervals | None:
@@ -265,7 +262,7 @@ class FigureContext(Selected):
         if (intervals := self.intervals) is None:
             return None
         asked = intervals, self.selection.layers, self.correction
-        key = "score tests", self.drawing.replicates, self.correction
+        key = "score tests", self.correction
         return self.once(key, lambda: score_table(*asked))
 
     @cached_property
@@ -274,7 +271,7 @@ class FigureContext(Selected):
         if (intervals := self.intervals) is None or not self.several:
             return None
         asked = intervals, self.selection.layers, self.correction
-        key = "similarity tests", self.drawing.replicates, self.correction
+        key = "similarity tests", self.correction
         return self.once(key, lambda: similarity_table(*asked))
 
     @cached_property

@@ -143,8 +143,7 @@ class SystemsSummary:
         bounds = self.bounds
         if bounds is None or list(bounds.columns) != columns:
             return values, columns, None
-        # Their second number is the ceiling.
-        left = np.delete(bounds.scores_without[:, bounds.places(self.chosen.layers)], 1, axis=-1)
+        left = bounds.scores_without[:, bounds.places(self.chosen.layers)]
         return values, columns, Left(left, bounds.sizes)
 
     @cached_property

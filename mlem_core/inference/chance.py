@@ -68,7 +68,7 @@ class Chance(NamedTuple):
     moved : (n_features,) share of the stimuli that take the labels of others
     draws : (n_permutations, n_features, n_layers, n_layers)
     reach : (n_identities,) how far the intervals of identities reach, see
-        `mlem_core.inference.replicates.identity_reach`; None where that is not known
+        `mlem_core.inference.block_influence.identity_reach`; None where that is not known
     """
 
     features: tuple[str, ...]
@@ -199,11 +199,6 @@ class Chance(NamedTuple):
         """(n_features + 1,) what is added to contributions, and to "unexplained", of two layers."""
         moved = self.apart(np.zeros((len(self.features) + 1, *self.draws.shape[2:])))[:, 0, -1]
         return np.append(moved[: len(self.features)], moved[-1])
-
-    @property
-    def of_two(self) -> FloatArray:
-        """(n_features + 4,) what is added to `replicates.resampled_terms` of two layers."""
-        return np.concatenate((self.shift(), np.zeros(3)))
 
 
 def chance_at_level(

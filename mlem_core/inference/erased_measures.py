@@ -21,8 +21,8 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.inference.block_influence import scores_without
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.replicates import scores_without
 from mlem_core.measures.importance import mean_scores
 from mlem_core.models.extraction import During, passes, untouched
 from mlem_core.models.forward import LoadedModel

@@ -44,12 +44,11 @@ class Explanation:
     ----------
     layers : the two, (model, layer)
     terms : term (the features and "unexplained"), value; with `lower`, `upper` (95 % interval) if
-        stimuli were resampled, and `error` (of sampled orders) with more than 12 features. Where
+        they were computed, and `error` (of sampled orders) with more than 12 features. Where
         chance is known, value is the excess over `chance`, `p` is its test, and identities are
         among the terms (`mlem_core.inference.chance.Chance.beyond`). The values add up to the
         similarity; no rows where it has no terms
-    whole : quantity (the name of the similarity; "ceiling_a", "ceiling_b" where it has terms),
-        value, and lower, upper. The ceilings are cross-fitted and those of all pairs
+    whole : quantity (the name of the similarity), value, and lower, upper
     notes : sentences about how far this holds
     others : what intervals are over, see `mlem_core.pairs.resampling_units.Units.others`
     coding : how the features are coded, see `mlem_core.pairs.columns.coding`

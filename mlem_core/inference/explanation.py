@@ -10,31 +10,39 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis, Selection, check_layers
-from mlem_core.analysis.similarities import LayerSimilarity, compared, of_tables
+from mlem_core.analysis.similarities import LayerSimilarity, compared, rsa_of
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import names_in
 from mlem_core.base.typing import Counted, Layer, layers_in
+from mlem_core.inference.block_influence import (
+    BlockSums,
+    ComparedLayers,
+    SimilarityWithout,
+    check_blocks,
+    identity_reach,
+    rsa_without,
+    selected_pairs,
+)
 from mlem_core.inference.chance import Chance, beyond_chance, chance_at_level
 from mlem_core.inference.explained import Explanation, as_chosen
-from mlem_core.inference.intervals import LayerIntervals, terms_and_whole
+from mlem_core.inference.intervals import LayerIntervals, term_estimate, terms_and_whole
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.replicates import (
-    Comparison,
-    identity_reach,
-    resampled_terms,
-)
 from mlem_core.inference.resample import (
     Estimate,
-    drawn_of,
+    jackknife,
     of_size,
     permuted_of,
+    sampled_of,
+    standard_error,
 )
-from mlem_core.measures.decomposition import ceilings_of, decompose
+from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.storage.store import Stage, Store, Tables
 
-STAGE = Stage[Tables]("pair-intervals", 4, dict)
+STAGE = Stage[Tables]("pair-intervals", 5, dict)
+INFLUENCE = "from the influence of each block of stimuli"
+LEFT_OUT = "blocks of stimuli left out in turn, terms by their influence"
 
 
 def layer_of(asked: Layer | str) -> Layer:
@@ -76,7 +84,7 @@ def explain(
     """
     pair = layer_of(a), layer_of(b)
     check_layers(pair, analysis.layers)
-    chosen = analysis.tables.features if features is None else names_in(features)
+    chosen = analysis.pairs.features if features is None else names_in(features)
     (why,) = explanations(analysis, [pair], chosen, compared, seed)
     return why
 
@@ -93,26 +101,25 @@ def explanations(
     All layers are decomposed at once.
     """
     layers = list(dict.fromkeys(layer for pair in pairs for layer in pair))
-    of_layers = of_tables(analysis) if compared is None else compared
+    of_layers = rsa_of(analysis) if compared is None else compared
     similarity, values = of_layers.similarity, of_layers.values_of(layers)
     at = [analysis.layers.index(layer) for layer in layers]
-    tables, units = of_layers.tables.of_layers(at).of_features(features), Units.of(analysis.stimuli)
-    split = decompose(tables, values, seed=seed) if similarity.divides else None
+    statistics = of_layers.pairs.of_layers(at).of_features(features)
+    units = Units.of(analysis.stimuli)
+    split = decompose(statistics, seed=seed) if similarity.divides else None
     for pair in pairs:
         i, j = map(layers.index, pair)
         terms = pd.DataFrame(columns=["term", "value"])
         whole = pd.DataFrame({"quantity": [similarity.name], "value": [values[i, j]]})
         if split is not None:
-            ceilings = ceilings_of(split.terms.sum(axis=0))[[i, j]]
-            quantities = [similarity.name, "ceiling_a", "ceiling_b"]
             terms = split.pair(i, j)
-            whole = pd.DataFrame({"quantity": quantities, "value": [split.rsa[i, j], *ceilings]})
+            whole = whole.assign(value=[split.rsa[i, j]])
         yield Explanation(
             pair,
             terms,
             whole,
             others=units.others,
-            coding=tables.coding,
+            coding=statistics.coding,
             names=analysis.names,
             similarity=similarity,
             held_out=units.held_out(analysis.spec.folds_over),
@@ -134,7 +141,7 @@ def explanation_of(
     """
     terms, whole = terms_and_whole(intervals, *why.layers)
     units, similarity = intervals.units, SIMILARITIES[intervals.similarity]
-    notes, how = of_size(units), f"blocks of {units.each} left out in turn"
+    notes, how = of_size(units), INFLUENCE
     if chance is not None:
         ends = (terms[end].to_numpy() + chance.shift() for end in ("value", "lower", "upper"))
         terms, notes = chance.bounded(terms, Estimate(*ends)), (*notes, *chance.notes)
@@ -150,68 +157,74 @@ def with_intervals(
 
     >>> why = with_intervals(explain(analysis, "m:0", "m:1"), analysis, store)
 
-    Intervals are over sentences and, where they recur, words, by blocks that are left out in turn:
+    Intervals are over sentences and, where they recur, words, from the influence of blocks of them:
     those that `mlem_core.inference.layer_intervals` gives.
 
     Parameters
     ----------
     why : of two layers of the analysis
     store : where the representations are
-    progress : called with the number of blocks left out and their total
+    progress : called with the number of steps done and their total, one stage after the other
 
     Raises
     ------
     InputError
         Too few sentences; representations that are no longer in the store.
     """
-    n, end, chance = len(why.terms), len(why.terms) + len(why.whole), None
-    if why.similarity.of_ranks:
-        bounds, chance, notes = _of_ranks(why, analysis, store, progress)
+    similarity, chance = why.similarity, None
+    size = len(analysis.stimuli), analysis.pairs.n_pairs
+    notes = (*of_size(Units.of(analysis.stimuli)), sampled_of(*size))
+    selection = selection_of(why, analysis)
+    check_blocks(analysis, selection)
+    if similarity.of_ranks:
+        pairs = selected_pairs(analysis, store, selection)
+        blocks = BlockSums.of(pairs, analysis.stimuli, progress=progress)
+        compared = rsa_without(analysis.pairs_of(selection), blocks, progress)
+        chance = chance_at_level(pairs, analysis.stimuli, why.permutations, progress=progress)
+        chance = chance._replace(reach=identity_reach(pairs, chance, analysis.stimuli, progress))
+        notes = (*notes, permuted_of(*size))
     else:
-        features, notes = list(why.features["term"]), ()
-        layers = Comparison.of(analysis, why.similarity, why.layers, features, store)
-        bounds = layers.interval(progress)
-        if why.similarity.divides:
-            chance = layers.chance(analysis.stimuli, n_permutations=why.permutations)
-            beyond = np.pad(chance.shift(), (0, len(why.whole)))
-            bounds = bounds._replace(lower=bounds.lower + beyond, upper=bounds.upper + beyond)
+        layers = ComparedLayers.of(analysis, selection, store, progress)
+        compared = layers.without(progress)
+        if similarity.divides:
+            chance = layers.chance(analysis.stimuli, progress, why.permutations)
     terms = why.terms.assign(**dict.fromkeys(("lower", "upper", "chance", "p"), np.nan))
     if chance is not None:
-        terms, notes = chance.bounded(terms, bounds), (*notes, *chance.notes)
+        terms, notes = (
+            chance.bounded(terms, _of_terms(why, compared, chance)),
+            (*notes, *chance.notes),
+        )
+    by_t = jackknife(
+        why.whole["value"].to_numpy(np.float64),
+        compared.values_without[:, 0, -1:],
+        compared.sizes,
+        (-1.0, 1.0),
+    )
     return replace(
         why,
         terms=terms,
-        whole=why.whole.assign(lower=bounds.lower[n:end], upper=bounds.upper[n:end]),
-        notes=(*of_size(Units.of(analysis.stimuli)), *notes),
+        whole=why.whole.assign(lower=by_t.lower, upper=by_t.upper),
+        notes=tuple(filter(None, notes)),
         how=_how(why, analysis),
         alone=True,
     )
 
 
-def _of_ranks(
-    why: Explanation, analysis: Analysis, store: Store, progress: Counted | None
-) -> tuple[Estimate, Chance, tuple[str, ...]]:
-    """Estimates of the terms and the whole of RSA, chance, and notes on both."""
-    features = list(why.features["term"])
-    pairs = LayerPairs.of(analysis, why.layers, store, features)
-    resampled = resampled_terms(pairs, progress)
-    value = resampled.value
-    complete = pairs
-    if not pairs.design.is_complete:
-        complete = LayerPairs.of_sample(analysis, why.layers, store, features)
-    chance = chance_at_level(complete, analysis.stimuli, why.permutations)
-    chance = chance._replace(reach=identity_reach(complete, chance, analysis.stimuli))
-    if pairs.design is not analysis.design or "error" in why.terms:
-        # The value is from all pairs of the analysis and more orders, its error from fewer: a
-        # little too large.
-        value = np.array([*why.terms["value"], *why.whole["value"]], dtype=np.float64)
-    resampled = resampled.around(value + chance.of_two)
-    size = len(analysis.stimuli), analysis.tables.n_pairs
-    notes = tuple(filter(None, (drawn_of(*size), permuted_of(*size))))
-    # Contributions are free, RSA is a correlation, ceilings are at least 0.
-    free = [np.inf] * (len(features) + 1)
-    low, high = -np.array([*free, 1.0, 0.0, 0.0]), np.array([*free, *[1.0] * 3])
-    return resampled.estimate((low, high)), chance, notes
+def _of_terms(why: Explanation, compared: SimilarityWithout, chance: Chance) -> Estimate:
+    """Estimate (n_features + 1,) of the contributions and "unexplained", less chance."""
+    error = standard_error(compared.terms_without[:, :, 0, -1], compared.sizes)
+    bounds = term_estimate(why.terms["value"].to_numpy(np.float64), error, compared.sizes)
+    shift = chance.shift()
+    return Estimate(bounds.value + shift, bounds.lower + shift, bounds.upper + shift)
+
+
+def selection_of(why: Explanation, analysis: Analysis) -> Selection:
+    """The two layers of an explanation and its features, as a selection of their analysis."""
+    features = tuple(why.features["term"]) or analysis.pairs.features
+    spec = analysis.spec
+    return Selection(
+        features, why.layers, spec.estimator, analysis.pairs.interactions, why.similarity.name
+    )
 
 
 def with_chance(
@@ -227,16 +240,16 @@ def with_chance(
     ----------
     why : as `explain` gives it
     store : where the representations are
-    progress : called with the number of features done and their total
+    progress : called with the number of permutations done and their total
     """
     features = list(why.features["term"])
     if not why.similarity.divides:
         return why
     if why.similarity.of_ranks:
-        pairs = LayerPairs.of_sample(analysis, why.layers, store, features)
+        pairs = LayerPairs.of(analysis, why.layers, store, features)
         chance = chance_at_level(pairs, analysis.stimuli, why.permutations, progress=progress)
     else:
-        layers = Comparison.of(analysis, why.similarity, why.layers, features, store)
+        layers = ComparedLayers.of(analysis, selection_of(why, analysis), store)
         chance = layers.chance(analysis.stimuli, progress, why.permutations)
     return _beyond(why, chance)
 
@@ -325,5 +338,5 @@ def _with_tables(why: Explanation, analysis: Analysis, tables: Tables) -> Explan
 
 def _how(why: Explanation, analysis: Analysis) -> str:
     """Computation of the intervals of two layers, for a caption."""
-    each = Units.of(analysis.stimuli).each
-    return f"blocks of {each} left out in turn; {beyond_chance(why.permutations)}"
+    how = f"{INFLUENCE}; {beyond_chance(why.permutations)}"
+    return how if why.similarity.of_ranks else how.replace(INFLUENCE, LEFT_OUT)

@@ -6,10 +6,10 @@ over its stimuli, and θ without the unit is, to first order,
 
     θ - B / (B - 1) Σ h,
 
-B being the number of units of its kind: the infinitesimal jackknife, whose standard errors are
-those of these values as of values that were computed again without each unit. Influences follow in
-closed form from the moments and from the sums of the pairs of each unit (`UnitSums`): no model is
-fitted again and no pair is looked at again.
+B being the number of units of its kind (`mlem_core.inference.block_influence`): the infinitesimal
+jackknife, whose standard errors are those of these values as of values that were computed again
+without each unit. Influences follow in closed form from the moments and from the sums of the pairs
+of each unit (`UnitSums`): no model is fitted again and no pair is looked at again.
 
 RSA and contributions are such numbers. Held-out ρ is Spearman's, of predictions that are no sums
 over pairs; its influence is that of Pearson's correlation of the predictions with the ranks of the

@@ -23,7 +23,13 @@ from mlem_core.analysis.analysis import check_layers
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.numbers import CONFIDENCE
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
-from mlem_core.inference.resample import Estimate, by_error, jackknife, standard_error
+from mlem_core.inference.resample import (
+    Estimate,
+    by_error,
+    jackknife,
+    squared_effect_bounds,
+    standard_error,
+)
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.measures.similarity import agreement, weighted_tau
 from mlem_core.pairs.resampling_units import Units
@@ -76,14 +82,12 @@ class LayerIntervals:
     layers : (model, layer) of each
     features, columns : of the terms; of the importances (interactions among them)
     estimator : of the metric models
-    scores, scores_lower, scores_upper : (n_layers, 2 + n_columns) ρ, ceiling and importances
-    scores_without : (n_blocks, n_layers, 2 + n_columns) without each block of stimuli
+    scores, scores_lower, scores_upper : (n_layers, 1 + n_columns) ρ and importances
+    scores_without : (n_blocks, n_layers, 1 + n_columns) without each block of stimuli
     tau, tau_lower, tau_upper : (n_layers, n_layers)
     values : (n_layers, n_layers) of `similarity`; values_without : (n_blocks, n_layers, n_layers)
     terms, terms_error : (n_features + 1, n_layers, n_layers) the terms, the last one
-        "unexplained", and their standard errors; none with more than 12 features, or where the
-        similarity has no terms
-    ceilings, ceilings_error : (n_layers,) cross-fitted feature ceilings of all pairs
+        "unexplained", and their standard errors; none where the similarity has no terms
     units : what was drawn
     sizes : how many of the n_blocks blocks are of each kind of unit, see
         `mlem_core.inference.resample.standard_error`
@@ -105,8 +109,6 @@ class LayerIntervals:
     values_without: SimilaritiesWithout
     terms: Terms
     terms_error: Terms
-    ceilings: FloatArray
-    ceilings_error: FloatArray
     units: Units
     sizes: tuple[int, ...]
     similarity: str = RSA
@@ -239,18 +241,18 @@ ENDS = ("value", "lower", "upper")
 def score_table(
     intervals: LayerIntervals, layers: Sequence[Layer] | None = None, correction: str = "bh"
 ) -> FamilyOfTests:
-    """Held-out ρ, ceiling and importances of some layers, with tests of importances above 0.
+    """Held-out ρ and importances of some layers, with tests of importances above 0.
 
     Returns
     -------
-    model, layer, quantity ("rho", "ceiling", "importance"), feature, value, lower, upper, p,
+    model, layer, quantity ("rho", "importance"), feature, value, lower, upper, p,
     p_corrected; the last two for importances only. The family is all importances of the table
     """
     at = intervals.places(layers)
-    names = [("rho", ""), ("ceiling", ""), *(("importance", name) for name in intervals.columns)]
+    names = [("rho", ""), *(("importance", name) for name in intervals.columns)]
     scores, without = intervals.scores[at], intervals.scores_without[:, at]
     p = jackknife(scores, without, intervals.sizes, above=True).p
-    p[:, :2] = np.nan
+    p[:, 0] = np.nan
     of_layers = pd.DataFrame([intervals.layers[i] for i in at], columns=["model", "layer"])
     quantities = pd.DataFrame(names, columns=["quantity", "feature"])
     table = of_layers.merge(quantities, how="cross").assign(
@@ -309,7 +311,7 @@ def agreement_interval(
     value = agreement(intervals.tau[square], intervals.values[square])
     draws = zip(intervals.scores_without, intervals.values_without, strict=True)
     without = np.array(
-        [agreement(weighted_tau(scores[at, 2:]), values[square]) for scores, values in draws]
+        [agreement(weighted_tau(scores[at, 1:]), values[square]) for scores, values in draws]
     )
     interval = jackknife(np.array([value]), without[:, None], intervals.sizes, (-1.0, 1.0))
     return value, float(interval.lower[0]), float(interval.upper[0])
@@ -320,31 +322,34 @@ def terms_and_whole(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The terms of two layers, and the whole, as an `Explanation` has them.
 
-    Raises InputError: contributions to all layers that have no intervals; an unknown layer.
+    Raises InputError: intervals of a similarity without terms; an unknown layer.
 
     Returns
     -------
-    term, value, lower, upper; and quantity (the similarity, "ceiling_a", "ceiling_b"), value,
-    lower, upper
+    term, value, lower, upper; and quantity (the similarity), value, lower, upper
     """
-    both = intervals.places((a, b))
+    i, j = intervals.places((a, b))
     if not len(intervals.terms):
-        raise InputError(
-            "contributions to all layers have no intervals with so many features and patterns; "
-            "choose fewer features, or two layers."
-        )
-    (i, j), sizes = both, intervals.sizes
-    terms = by_error(intervals.terms[:, i, j], intervals.terms_error[:, i, j], sizes)
+        raise InputError("this similarity has no contributions of features, nor intervals of them.")
+    terms = term_estimate(intervals.terms[:, i, j], intervals.terms_error[:, i, j], intervals.sizes)
     estimate = _estimate(intervals, i, j)
-    errors = intervals.ceilings_error[both]
-    ceilings = by_error(intervals.ceilings[both], errors, sizes, (0.0, 1.0))
     names = (*intervals.features, UNEXPLAINED)
-    quantities = (intervals.similarity, "ceiling_a", "ceiling_b")
-    whole = {end: [getattr(estimate, end), *getattr(ceilings, end)] for end in ENDS}
+    whole = {end: [getattr(estimate, end)] for end in ENDS}
     return (
         pd.DataFrame({"term": names, **terms.columns(*ENDS)}),
-        pd.DataFrame({"quantity": quantities, **whole}),
+        pd.DataFrame({"quantity": [intervals.similarity], **whole}),
     )
+
+
+def term_estimate(values: FloatArray, error: FloatArray, sizes: Sequence[int]) -> Estimate:
+    """Contributions (n_features + 1,), "unexplained" last, with their intervals and tests.
+
+    `error` are their standard errors from so many blocks of each kind.
+    """
+    by_t = by_error(values, error, sizes)
+    _, upper = squared_effect_bounds(values, by_t.upper - values)
+    upper[-1] = by_t.upper[-1]
+    return by_t._replace(upper=upper)
 
 
 def importance_difference_table(
@@ -357,8 +362,8 @@ def importance_difference_table(
     feature, value, lower, upper, p, p_corrected; the family is the features
     """
     i, j = intervals.places((a, b))
-    value = intervals.scores[i, 2:] - intervals.scores[j, 2:]
-    without = intervals.scores_without[:, i, 2:] - intervals.scores_without[:, j, 2:]
+    value = intervals.scores[i, 1:] - intervals.scores[j, 1:]
+    without = intervals.scores_without[:, i, 1:] - intervals.scores_without[:, j, 1:]
     columns = jackknife(value, without, intervals.sizes).columns(*ENDS, "p")
     table = pd.DataFrame({"feature": list(intervals.columns), **columns})
     what = f"differences of importance, {layer_name(a)} less {layer_name(b)}"

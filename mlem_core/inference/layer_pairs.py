@@ -6,7 +6,7 @@ Where an analysis compares only some pairs of its stimuli, these are all pairs o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,8 @@ class LayerPairs:
         store: Store,
         features: Sequence[str] | None = None,
         interactions: bool | None = None,
+        *,
+        most_stimuli: int | None = None,
     ) -> LayerPairs:
         """Pairs in some layers of an analysis, from the representations in the store.
 
@@ -68,6 +70,7 @@ class LayerPairs:
         Parameters
         ----------
         features, interactions : None is what the analysis has
+        most_stimuli : of more stimuli a sample of about so many is taken, too
 
         Raises InputError: a layer or feature that the analysis does not have; representations that
         are no longer in the store.
@@ -75,11 +78,13 @@ class LayerPairs:
         check_layers(layers, analysis.layers)
         selection = analysis.select(features, interactions=interactions)
         columns = _columns_of(analysis, selection)
-        stimuli = analysis.stimuli
-        if analysis.design.is_complete:
+        stimuli, statistics = analysis.stimuli, None
+        is_small = most_stimuli is None or len(stimuli) <= most_stimuli
+        if analysis.design.is_complete and is_small:
             rows, items = np.arange(len(stimuli)), analysis.design.items
+            statistics = analysis.pairs_of(replace(selection, layers=tuple(layers)))
         else:
-            rows = sampled_rows(analysis, PERMUTED)
+            rows = sampled_rows(analysis, most_stimuli or PERMUTED)
             columns = columns.of_stimuli(rows)
             items = None if analysis.design.items is None else analysis.design.items[rows]
 
@@ -99,6 +104,7 @@ class LayerPairs:
             None if stimuli.items is None else stimuli.items[rows],
             untested_items=items,
             rows=None if len(rows) == len(stimuli) else rows,
+            statistics=statistics,
         )
 
     @classmethod
@@ -113,6 +119,7 @@ class LayerPairs:
         *,
         untested_items: IntArray | None = None,
         rows: IntArray | None = None,
+        statistics: PairStatistics | None = None,
     ) -> LayerPairs:
         """Pairs of stimuli with these columns and distances.
 
@@ -121,12 +128,24 @@ class LayerPairs:
         squared : for each layer (n_pairs,) squared distances, in condensed order
         untested_items : (n_stimuli,) two of one item test no fold, see
             `mlem_core.data.folds.untested_items`
+        statistics : None are computed
 
         The other parameters are the attributes of the class.
         """
+        doubled = on_all_cores(pair_ranks, squared)
+        if statistics is not None:
+            return cls(
+                tuple(layers),
+                statistics,
+                tuple(doubled),
+                tuple(squared),
+                groups,
+                folds,
+                items,
+                rows,
+            )
         design = PairDesign.complete(len(folds), untested_items)
         compared = ComparedPairs.of_columns(columns, folds, design)
-        doubled = on_all_cores(pair_ranks, squared)
         ranks = PairRanks(len(layers), design.n_pairs)
         for position, of_layer in enumerate(doubled):
             ranks.put(position, of_layer)

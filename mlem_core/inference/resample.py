@@ -1,16 +1,9 @@
-"""One engine of resampling: statistics in draws of the stimuli, and the estimates from them.
+"""Estimates from a number of all stimuli and the same without each block of them.
 
-A row says how the stimuli are drawn: how often each sentence counts (bootstrap), which stimuli stay
-(jackknife), or whose labels each has (permutation); `StimulusUnits` of
-`mlem_core.pairs.resampling_units` gives them. A statistic takes rows and gives an array of them,
-(n_rows, ...); who computes it for which rows is decided here.
-
-Confidence intervals combine two ways of resampling. The delete-block jackknife, of sentences and,
-where words recur, of words, gives the standard error: the bootstrap's own is too large here,
-because a bootstrap replicate counts the noise of a pair three times where the jackknife counts it
-twice. The bootstrap of the sentences gives the shape: its quantiles, brought to the jackknife's
-standard error, around the value. `make validate` measures how often such intervals hold the truth,
-see docs/validation.
+The jackknife, of sentences and, where words recur, of words, gives the standard error; the interval
+is by Student's t. What a number is without a block follows from the block's influence on it
+(`mlem_core.inference.block_influence`). `make validate` measures how often such intervals hold the
+truth, see docs/validation.
 
 Sentences say how intervals were computed, and what they do not speak of.
 """
@@ -29,7 +22,7 @@ from mlem_core.base.text import fraction, listed, percent
 from mlem_core.base.typing import Counted, FloatArray
 from mlem_core.base.work import cores, each
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.pairs.designs import BUDGET, RESAMPLED
+from mlem_core.pairs.designs import BUDGET
 from mlem_core.pairs.designs import n_pairs as all_pairs
 from mlem_core.pairs.resampling_units import Units
 
@@ -194,11 +187,9 @@ def jackknife(
     return by_error(value, standard_error(left_out, sizes), sizes, within, above=above)
 
 
-# Bootstrap replicates for the shape of the intervals of scores and importances of all layers, and
-# for those of τ; as many as the calibration has (docs/validation).
-REPLICATES = 200
 FEWEST_SENTENCES = 10
-# Stimuli whose labels are permuted at most, all pairs of them: whole sentences at random.
+# Stimuli whose labels are permuted, or whose influence is taken, at most, and all pairs of them:
+# whole sentences at random.
 PERMUTED = 3_000
 
 
@@ -229,71 +220,13 @@ def in_parts(
     return np.concatenate(found)
 
 
-def check_enough(n_sentences: int, n_replicates: int | None = None) -> None:
-    """Raise InputError for too few sentences, or bootstrap replicates, for intervals."""
-    if n_replicates is not None and n_replicates < 20:
-        raise InputError(
-            f"found {n_replicates} bootstrap replicates; an interval needs at least 20, a good one "
-            "1000."
-        )
+def check_enough(n_sentences: int) -> None:
+    """Raise InputError for too few sentences for intervals."""
     if n_sentences < FEWEST_SENTENCES:
         raise InputError(
             f"found {n_sentences} resampling units; intervals over them need at least "
             f"{FEWEST_SENTENCES}."
         )
-
-
-class Replicates(NamedTuple):
-    """Statistic of all stimuli, in bootstrap replicates, and without blocks of them.
-
-    value : (...)
-    bootstrap : (n_replicates, ...); none where the interval is that of the jackknife alone, by t
-    left_out : (n_blocks, ...)
-    sizes : how many of the blocks are of each kind of unit, see
-        `mlem_core.inference.resample.standard_error`
-    """
-
-    value: FloatArray
-    bootstrap: FloatArray
-    left_out: FloatArray
-    sizes: tuple[int, ...] | None = None
-
-    def made_into(self, change: Callable[[FloatArray], FloatArray]) -> Replicates:
-        """Replicates of a function of the statistic, with the same draws and left-out blocks."""
-        value, bootstrap, left_out = map(change, self[:3])
-        return Replicates(value, bootstrap, left_out, self.sizes)
-
-    def around(self, value: FloatArray) -> Replicates:
-        """Replicates around the value (...) from more pairs of the same stimuli."""
-        shift = value - self.value
-        return Replicates(value, self.bootstrap + shift, self.left_out + shift, self.sizes)
-
-    @property
-    def error(self) -> FloatArray:
-        """(...) the standard error, of the jackknife."""
-        return standard_error(self.left_out, self.sizes)
-
-    def estimate(self, within: Bounds = (-np.inf, np.inf), *, above: bool = False) -> Estimate:
-        """Estimate with its interval, bootstrap quantiles at the jackknife's scale, and its test.
-
-        `within`, of an interval without bootstrap, and `above` as in
-        `mlem_core.inference.resample.by_error`.
-        """
-        found = jackknife(self.value, self.left_out, self.sizes, within, above=above)
-        if not len(self.bootstrap):
-            return found
-        # A little further out for few blocks.
-        reach = self.error * t_quantile(found.n)
-        lower, upper = shaped(self.value, self.bootstrap, reach)
-        return found._replace(lower=lower, upper=upper)
-
-    def rescaled(self) -> FloatArray:
-        """(n_replicates, ...) around the value, with the jackknife's standard error."""
-        spread = self.bootstrap.std(axis=0, ddof=1)
-        varies = spread > 1e-12
-        ratio = np.divide(self.error, spread, out=np.zeros_like(spread), where=varies)
-        around: FloatArray = self.value + (self.bootstrap - self.bootstrap.mean(axis=0)) * ratio
-        return around
 
 
 # Below this RSA correlation two layers are called hardly similar; below this ρ no feature matters.
@@ -338,14 +271,13 @@ def of_size(units: Units) -> tuple[str, ...]:
     return (f"{few}rough guide.",) if units.n_sentences < FEW_SENTENCES else ()
 
 
-def drawn_of(n_stimuli: int, n_pairs: int) -> str:
-    """Sentence on what intervals resample where not all pairs are compared; else empty."""
-    if _all_compared(n_stimuli, n_pairs):
+def sampled_of(n_stimuli: int, n_pairs: int) -> str:
+    """Sentence on the stimuli that intervals are from where these are a sample; else empty."""
+    if n_stimuli <= PERMUTED and n_pairs >= all_pairs(n_stimuli):
         return ""
-    part = f"about {min(n_pairs, RESAMPLED) / 1e6:.0f} million" if n_pairs > RESAMPLED else "all"
     return (
-        f"Intervals resample the stimuli on {part} of the {n_pairs:,} compared pairs, around the "
-        "values from all of these; they include the error from choosing pairs."
+        f"Intervals are from about {min(n_stimuli, PERMUTED):,} of the {n_stimuli:,} stimuli (all "
+        "that stay together, and all their pairs), around the values from all compared pairs."
     )
 
 

@@ -38,7 +38,7 @@ from mlem_core.inference.layer_intervals import (
     layer_intervals,
     stimuli_left,
 )
-from mlem_core.inference.resample import REPLICATES, generalises
+from mlem_core.inference.resample import generalises
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.storage.store import Store
 
@@ -55,7 +55,7 @@ class TableOptions:
 
     Attributes
     ----------
-    bootstrap : number of bootstrap replicates of the confidence intervals; 0 is no intervals
+    bootstrap : 0 is no confidence intervals; they are the same for every other number
     chance : number of permutations of the labels of each feature; 0 is none
     similarity : the similarity of layers that is explained
     similarities : other similarities beside it
@@ -172,9 +172,7 @@ def analysis_tables(
         )
         extra["importance_chance.csv"] = importance_chance
     if options.bootstrap:
-        intervals, tables, sentences = _interval_tables(
-            analysis, similarity, store, options.bootstrap, progress
-        )
+        intervals, tables, sentences = _interval_tables(analysis, similarity, store, progress)
         extra |= tables
         notices += sentences
     uncorrected = [
@@ -199,7 +197,6 @@ def _interval_tables(
     analysis: Analysis,
     similarity: LayerSimilarity,
     store: Store,
-    n_replicates: int,
     progress: Report,
 ) -> tuple[LayerIntervals, dict[str, pd.DataFrame], list[str]]:
     """Intervals of all layers, their tables and those under permuted labels, and notices.
@@ -210,9 +207,7 @@ def _interval_tables(
     notices: list[str] = []
     for name in dict.fromkeys((RSA, similarity.similarity.name)):
         chosen = analysis.select(similarity=name)
-        intervals = layer_intervals(
-            analysis, store, chosen, n_replicates=n_replicates, report=progress
-        )
+        intervals = layer_intervals(analysis, store, chosen, report=progress)
         chance = chance_of_layers(analysis, store, chosen, report=progress)
         if name != RSA and chance is not None:
             tables |= similarity.written(chance.of_all(similarity.decomposed()))
@@ -268,7 +263,7 @@ def computed_options(analysis: Analysis, store: Store) -> TableOptions:
     )
     has_chance = known_chance(analysis, store, chosen) is not None
     return TableOptions(
-        bootstrap=REPLICATES if has_intervals else 0,
+        bootstrap=int(has_intervals),
         chance=PERMUTATIONS if has_chance else 0,
         similarities=tuple(similarities),
     )

@@ -23,7 +23,6 @@ from mlem_core.data.distance_features import save_rdms
 from mlem_core.data.stimulus_csv import write_csv
 from mlem_core.figures.context import Drawing, FigureContext, RenderedFigure
 from mlem_core.figures.plots import all_figures
-from mlem_core.inference.resample import REPLICATES
 from mlem_core.report.analysis_tables import TableOptions, analysis_tables
 from mlem_core.report.formats import pictures, plotly_source, write_zip
 from mlem_core.report.methods import texts, uncertainty
@@ -68,7 +67,7 @@ def write_archive(
     selection = analysis.select()
     results = analysis.results() if results is None else results
     computed = analysis_tables(analysis, results, options, store, report)
-    drawing = Drawing(store=store, replicates=options.bootstrap or REPLICATES)
+    drawing = Drawing(store=store)
     context = FigureContext(analysis, selection, results, drawing)
     names = model_names(analysis)
     if names:

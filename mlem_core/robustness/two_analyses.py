@@ -187,12 +187,12 @@ def known_of(name: str, table: pd.DataFrame, intervals: Paired) -> tuple[Known, 
     for own, end in ((intervals.first, "first"), (intervals.second, "second")):
         if name == "importance":
             layers = [(str(model), int(n)) for model, n in table[["model", "layer"]].to_numpy()]
-            column = [2 + own.columns.index(feature) for feature in table["feature"]]
+            column = [1 + own.columns.index(feature) for feature in table["feature"]]
             value, without = table[end], own.scores_without[:, own.places(layers), column]
         else:
             value, whole = table[f"{name}_{end}"], own.values_without
             if name == "weighted_tau":
-                whole = np.stack([weighted_tau(scores[:, 2:]) for scores in own.scores_without])
+                whole = np.stack([weighted_tau(scores[:, 1:]) for scores in own.scores_without])
             a, b = (own.places(list(map(parse_layer, table[f"layer_{end}"]))) for end in "ab")
             without = whole[:, a, b]
         found.append((value.to_numpy(np.float64), without))

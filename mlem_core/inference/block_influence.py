@@ -1,0 +1,445 @@
+"""Numbers of layers without each block of sentences and words, by influence.
+
+A block's influence on a number follows from the sums over the pairs of its stimuli
+(`mlem_core.inference.influence`). The number without the block is what the jackknife takes
+(`mlem_core.inference.resample`): no model is fitted again, no pair is looked at again. Of a sample
+of the stimuli the influences are smaller by the square root of the share of its units in all.
+
+Similarities that are no RSA are compared again without each block, as if its stimuli had never been
+there: squared distances of the others are U-centred again, neighbours are looked for among them,
+and one layer is turned onto the other by them (the components stay those of all stimuli). Their
+terms follow from influences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlem_core.analysis.analysis import Analysis, Selection
+from mlem_core.analysis.similarities import check_comparable, compared, layer_input
+from mlem_core.base.room import check_memory
+from mlem_core.base.typing import Counted, FloatArray, Report, counting
+from mlem_core.data.levels import exchanges
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.estimators.normal_equations import NOT_APART
+from mlem_core.estimators.registry import estimator_named
+from mlem_core.inference.chance import Chance, chance_at_level
+from mlem_core.inference.influence import score_influence, similarity_influence
+from mlem_core.inference.intervals import PERMUTATIONS
+from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.resample import PERMUTED, check_enough, t_quantile
+from mlem_core.measures.decomposition import decompose
+from mlem_core.measures.importance import Fits, fitted
+from mlem_core.pairs.moments import PairMoments, layer_moments, pair_moments
+from mlem_core.pairs.resampling_units import Blocks, StimulusUnits
+from mlem_core.pairs.similarities import SIMILARITIES, Similarity
+from mlem_core.pairs.similarity_moments import similarity_among
+from mlem_core.pairs.statistics import PairStatistics
+from mlem_core.pairs.unit_sums import UnitSums, unit_sums
+from mlem_core.storage.store import Store
+
+# Permutations of the labels of each feature behind the interval of an identity, and blocks of each
+# kind.
+LABELS, LABELLED_BLOCKS = 3, 16
+# Features below this part of an identity are not permuted for its interval.
+SMALL_PART = 0.1
+
+
+@dataclass(frozen=True)
+class BlockSums:
+    """Sums over the pairs of each block of stimuli, and what an influence on a number counts.
+
+    Attributes
+    ----------
+    sums : of n_blocks blocks
+    sizes : how many of them are of each kind of unit, see `mlem_core.inference.resample`
+    scale : (n_blocks,) a number without a block is the number less this times the influence
+    """
+
+    sums: UnitSums
+    sizes: tuple[int, ...]
+    scale: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        pairs: LayerPairs,
+        stimuli: StimulusSet | None = None,
+        *,
+        blocks: Blocks | None = None,
+        with_distances: bool = False,
+        progress: Counted | None = None,
+    ) -> BlockSums:
+        """Sums of the blocks of the stimuli of these pairs.
+
+        Parameters
+        ----------
+        pairs : of all stimuli of an analysis, or of a sample of them
+        stimuli : of the analysis; None: the pairs are of all of them
+        blocks : of the stimuli of the pairs; None is those that intervals are from
+        with_distances : whether a metric is fitted to squared distances
+        progress : called with the number of stimuli done and their number
+        """
+        blocks = pairs.units.blocks() if blocks is None else blocks
+        sums = unit_sums(
+            pairs.statistics.moments,
+            blocks.weights == 0,
+            pairs.ranks,
+            pairs.squared if with_distances else None,
+            progress,
+        )
+        shares = (1.0,) * len(blocks.sizes)
+        if stimuli is not None:
+            shares = _sampled_shares(pairs, stimuli)
+        return cls(sums, blocks.sizes, _scale(blocks, shares))
+
+    def without(self, value: FloatArray, influence: FloatArray) -> FloatArray:
+        """(n_blocks, ...) a value (...) without each block, from influences (n_blocks, ...)."""
+        scale = self.scale.reshape(-1, *[1] * (influence.ndim - 1))
+        return np.asarray(value - scale * influence)
+
+
+def _sampled_shares(pairs: LayerPairs, stimuli: StimulusSet) -> tuple[float, ...]:
+    """The share of the units of each kind that the stimuli of some pairs have."""
+    sampled = pairs.units.counts
+    everything = StimulusUnits(
+        np.zeros(len(stimuli), dtype=np.int64), stimuli.groups, stimuli.items
+    )
+    return tuple(few / many for few, many in zip(sampled, everything.counts, strict=False))
+
+
+def _scale(blocks: Blocks, shares: Sequence[float]) -> FloatArray:
+    """(n_blocks,) B / (B - 1) for B blocks of a kind, less where units are a share of all."""
+    parts = [
+        np.full(size, size / max(1, size - 1) * np.sqrt(share))
+        for size, share in zip(blocks.sizes, shares, strict=True)
+    ]
+    return np.concatenate(parts)
+
+
+class SimilarityWithout(NamedTuple):
+    """A similarity of n_layers layers and its terms, also without each of n_blocks blocks.
+
+    Attributes
+    ----------
+    values : (n_layers, n_layers)
+    values_without : (n_blocks, n_layers, n_layers)
+    terms : (n_features + 1, n_layers, n_layers) contributions, "unexplained" last; (0, ...) of a
+        similarity without terms
+    terms_without : (n_blocks, n_features + 1, n_layers, n_layers)
+    sizes : how many blocks are of each kind of unit
+    """
+
+    values: FloatArray
+    values_without: FloatArray
+    terms: FloatArray
+    terms_without: FloatArray
+    sizes: tuple[int, ...]
+
+
+def rsa_without(
+    statistics: PairStatistics, blocks: BlockSums, progress: Counted | None = None
+) -> SimilarityWithout:
+    """RSA and its terms, also without each block.
+
+    Parameters
+    ----------
+    statistics : of all compared pairs of the layers
+    blocks : of the same layers and features
+    progress : called with the number of steps done and their total
+    """
+    split = decompose(statistics)
+    influence = similarity_influence(blocks.sums, progress)
+    return SimilarityWithout(
+        split.rsa,
+        blocks.without(split.rsa, influence.rsa),
+        split.values,
+        blocks.without(split.values, influence.terms),
+        blocks.sizes,
+    )
+
+
+def fitted_target(estimator: str) -> str | None:
+    """What the weights of an estimator are fitted to, "distance" or "rank".
+
+    None of an estimator whose weights are held, see `mlem_core.inference.resample.FITTED`.
+    """
+    entry = estimator_named(estimator)
+    return getattr(entry.model(), "target", None) if entry.refitted else None
+
+
+def mean_fit_scores(fits: Fits) -> FloatArray:
+    """(n_layers, 1 + n_parts) held-out ρ and importances, means over folds."""
+    return np.column_stack((fits.fits.rho.mean(axis=1), fits.importance.mean(axis=1)))
+
+
+def scores_without(pairs: LayerPairs, estimator: str, blocks: Blocks) -> FloatArray:
+    """(n_blocks, n_layers, 1 + n_parts) held-out ρ and importances without each block of stimuli.
+
+    Parameters
+    ----------
+    pairs : of all stimuli
+    estimator : whose metrics are fitted to these pairs
+    blocks : of the stimuli
+    """
+    target = fitted_target(estimator)
+    sums = BlockSums.of(pairs, blocks=blocks, with_distances=target == "distance")
+    statistics = pairs.statistics
+    return fit_scores_without(sums, fitted(statistics, estimator), statistics.n_pairs, target)
+
+
+def fit_scores_without(
+    blocks: BlockSums,
+    fits: Fits,
+    n_pairs: int,
+    target: str | None,
+    progress: Counted | None = None,
+) -> FloatArray:
+    """(n_blocks, n_layers, 1 + n_parts) held-out ρ and importances of fits without each block.
+
+    Parameters
+    ----------
+    blocks : of the same layers and columns
+    fits : of the metrics
+    n_pairs : how many pairs they were fitted to
+    target : see `fitted_target`
+    progress : called with the number of folds done and their number
+    """
+    strength = None
+    if target is not None:
+        # Moments of a sample are sums over fewer pairs.
+        strength = fits.fits.alpha * (blocks.sums.moments.n_pairs / n_pairs)
+        strength = np.where(fits.fits.alpha == NOT_APART, NOT_APART, strength)
+    influence = score_influence(
+        blocks.sums, fits.fits.weights, strength, target or "distance", progress
+    )
+    return blocks.without(mean_fit_scores(fits), influence)
+
+
+@dataclass(frozen=True)
+class ComparedLayers:
+    """Layers of all stimuli of an analysis, compared by a similarity other than RSA.
+
+    Attributes
+    ----------
+    similarity : which
+    statistics : of the layers, with what is compared in the place of ranks
+    units : of the stimuli
+    inputs : what is compared of each layer, see `mlem_core.pairs.similarity_moments.LayerInput`
+    """
+
+    similarity: Similarity
+    statistics: PairStatistics
+    units: StimulusUnits
+    inputs: Sequence[FloatArray]
+
+    @classmethod
+    def of(
+        cls,
+        analysis: Analysis,
+        selection: Selection,
+        store: Store,
+        progress: Counted | None = None,
+    ) -> ComparedLayers:
+        """Layers of a selection, from the representations in the store.
+
+        Raises as `mlem_core.analysis.similarities.compared`.
+        """
+        similarity = SIMILARITIES[selection.similarity]
+        check_comparable(analysis, similarity)
+        of_layers = compared(analysis, similarity.name, store, progress)
+        inputs = [layer_input(analysis, similarity, layer, store)() for layer in selection.layers]
+        return cls(
+            similarity,
+            of_layers.of(analysis, selection).pairs,
+            StimulusUnits.of(analysis.stimuli, analysis.folds),
+            inputs,
+        )
+
+    def among(self, is_left: NDArray[np.bool_] | None = None) -> FloatArray:
+        """(n_layers, n_layers) the similarity over the stimuli that are left; None: over all."""
+        folds = self.units.folds
+        stimuli = np.ones(len(folds), dtype=bool) if is_left is None else is_left
+        return similarity_among(self.similarity, self.inputs, folds, stimuli)
+
+    def values(self) -> list[FloatArray]:
+        """For each layer (n_sides, n_pairs) what it gives every pair, centred."""
+        values = [self.similarity.of(layer) for layer in self.inputs]
+        return [np.asarray(of_pairs, dtype=np.float64) - mean for of_pairs, mean in values]
+
+    def without(self, progress: Counted | None = None) -> SimilarityWithout:
+        """The similarity and its terms, also without each block of stimuli.
+
+        Raises InputError: too few sentences, or too few stimuli without a block.
+
+        `progress` is called with the number of blocks left out and their number.
+        """
+        blocks = self.units.blocks()
+        values, left_out = self.among(), []
+        for done, weights in enumerate(blocks.weights, 1):
+            left_out.append(self.among(weights > 0))
+            if progress is not None:
+                progress(done, len(blocks.weights))
+        without = np.stack(left_out)
+        if not self.similarity.divides:
+            nothing = np.zeros((0, *values.shape))
+            no_terms = np.zeros((len(without), *nothing.shape))
+            return SimilarityWithout(values, without, nothing, no_terms, blocks.sizes)
+        moments = self.statistics.moments
+        sums = unit_sums(moments, blocks.weights == 0, self.values())
+        scale = _scale(blocks, (1.0,) * len(blocks.sizes))
+        terms = decompose(self.statistics).values
+        influence = similarity_influence(sums).terms[:, :-1]
+        of_features = BlockSums(sums, blocks.sizes, scale).without(terms[:-1], influence)
+        unexplained = without[:, None] - of_features.sum(axis=1, keepdims=True)
+        terms_without = np.concatenate((of_features, unexplained), axis=1)
+        return SimilarityWithout(values, without, terms, terms_without, blocks.sizes)
+
+    def chance(
+        self,
+        stimuli: StimulusSet,
+        progress: Counted | None = None,
+        n_permutations: int = PERMUTATIONS,
+    ) -> Chance:
+        """Contributions of each feature by chance, see `mlem_core.inference.chance`.
+
+        `stimuli` are those of the analysis.
+        """
+        units = self.units
+        pairs = LayerPairs((), self.statistics, (), (), units.groups, units.folds, units.items)
+        centred = [sides.mean(axis=0) for sides in self.values()]
+        return chance_at_level(pairs, stimuli, n_permutations, values=centred, progress=progress)
+
+
+def similarity_without(
+    analysis: Analysis, store: Store, selection: Selection, report: Report
+) -> SimilarityWithout:
+    """The similarity of a selection and its terms, also without each block of stimuli.
+
+    Raises InputError: too few sentences; representations that are no longer in the store; more
+    layers than fit into memory.
+    """
+    similarity = SIMILARITIES[selection.similarity]
+    check_blocks(analysis, selection)
+    if not similarity.of_ranks:
+        by_layer = counting(report, f"{similarity.short}", "layers")
+        layers = ComparedLayers.of(analysis, selection, store, by_layer)
+        return layers.without(counting(report, f"intervals of {similarity.short}", "blocks"))
+    pairs = selected_pairs(analysis, store, selection)
+    blocks = BlockSums.of(
+        pairs, analysis.stimuli, progress=counting(report, "sums over pairs", "stimuli")
+    )
+    steps = counting(report, f"confidence intervals of {similarity.short}", "steps")
+    return rsa_without(analysis.pairs_of(selection), blocks, steps)
+
+
+def selected_pairs(analysis: Analysis, store: Store, selection: Selection) -> LayerPairs:
+    """The pairs of a selection that intervals are from: of all stimuli, or of a sample of many."""
+    return LayerPairs.of(
+        analysis,
+        selection.layers,
+        store,
+        selection.features,
+        selection.interactions,
+        most_stimuli=PERMUTED,
+    )
+
+
+def check_blocks(analysis: Analysis, selection: Selection) -> None:
+    """Raise InputError for too few sentences, or more layers than fit into memory."""
+    units = StimulusUnits.of(analysis.stimuli, analysis.folds)
+    check_enough(len(np.unique(units.groups)))
+    n, n_layers = min(len(analysis.stimuli), PERMUTED), len(selection.layers)
+    n_blocks = sum(units.blocks().sizes)
+    of_two = len(selection.features) + analysis.pairs.n_folds + 3
+    check_memory(
+        12 * n_layers * n * (n - 1) // 2 + 8 * n_blocks * n_layers**2 * of_two,
+        f"confidence intervals of {n_layers} layers",
+        "choose fewer layers",
+    )
+
+
+def identity_reach(
+    pairs: LayerPairs, chance: Chance, stimuli: StimulusSet, progress: Counted | None = None
+) -> FloatArray:
+    """Half-widths of the 95 % intervals of word and sentence identity: (n_identities,).
+
+    Labels are permuted `LABELS` times, and the influence of `LABELLED_BLOCKS` blocks of each kind
+    on what features contribute then is taken. One permutation varies more than the mean of all
+    does: what its own labels are has no part in the covariance of two. Features with a small part
+    of the identity stand in by those with a large one.
+
+    Parameters
+    ----------
+    pairs : all pairs of the stimuli, in two layers
+    chance : of these
+    stimuli : of the analysis
+    progress : called with the number of permutations done and their total, of each identity
+    """
+    rng, reach = np.random.default_rng(0), []
+    some, names = pairs.stimuli_of(stimuli), pairs.statistics.features
+    for identity in chance.identities:
+        level = identity.partition(" ")[0]
+        mean = np.where(np.array(chance.levels) == level, chance.mean[:, 0, -1], 0.0)
+        large = np.flatnonzero(np.abs(mean) > SMALL_PART * np.abs(mean).sum())
+        by_label: list[list[_Labelled]] = []
+        for feature in large.tolist():
+            ways = exchanges(some, pairs.folds, names[feature])
+            way = next(way for way in ways if way.level == level)
+            labelled = []
+            for givers in way.draw(LABELS, rng):
+                labelled.append(_labelled_influence(pairs, stimuli, feature, givers))
+                if progress is not None:
+                    done = len(by_label) * LABELS + len(labelled)
+                    progress(done, len(large) * LABELS)
+            by_label.append(labelled)
+        if not by_label:
+            reach.append(0.0)
+            continue
+        sizes = by_label[0][0].sizes
+        left = np.sum([[own.without for own in labels] for labels in by_label], axis=0).T
+        left *= np.abs(mean).sum() / max(np.abs(mean[large]).sum(), 1e-12)
+        apart = ~np.eye(LABELS, dtype=bool)
+        of_kinds = [
+            (len(part) - 1) * np.cov(part.T, bias=True)[apart].mean()
+            for part in np.split(left, np.cumsum(sizes)[:-1])
+        ]
+        both = of_kinds[0] + of_kinds[1] - of_kinds[2] if len(of_kinds) > 1 else 0.0
+        reach.append(np.sqrt(max(0.0, both, *of_kinds[:2])) * t_quantile(min(sizes)))
+    return np.array(reach)
+
+
+class _Labelled(NamedTuple):
+    """Change (n_blocks,) of a contribution without each block, and how many are of each kind."""
+
+    without: FloatArray
+    sizes: tuple[int, ...]
+
+
+def _labelled_influence(
+    pairs: LayerPairs, stimuli: StimulusSet, feature: int, givers: NDArray[np.int64]
+) -> _Labelled:
+    """Influence on what a feature contributes to two layers where stimuli take others' values."""
+    labelled = replace(
+        pairs, statistics=replace(pairs.statistics, moments=_with_values_of(pairs, feature, givers))
+    )
+    some_blocks = pairs.units.blocks(LABELLED_BLOCKS)
+    blocks = BlockSums.of(labelled, stimuli, blocks=some_blocks)
+    influence = similarity_influence(blocks.sums).terms[:, feature, 0, -1]
+    return _Labelled(blocks.without(np.zeros(()), influence), blocks.sizes)
+
+
+def _with_values_of(pairs: LayerPairs, feature: int, givers: NDArray[np.int64]) -> PairMoments:
+    """Moments of pairs whose stimuli take the values of a feature from givers (n_stimuli,)."""
+    moments = pairs.statistics.moments
+    columns = moments.columns.with_values_of(givers, feature)
+    layers = [
+        layer_moments(columns, pairs.folds, squared, doubled)
+        for squared, doubled in zip(pairs.squared, pairs.ranks, strict=True)
+    ]
+    return pair_moments(columns, pairs.folds, layers, moments.rank_products, moments.untested)
