@@ -6,19 +6,22 @@ features in different strengths, a part in common that no feature knows, and not
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
-from mlem_core.analysis.pair_errors import DesignScores
+from mlem_core.analysis.pair_errors import design_errors
 from mlem_core.base.numbers import student_quantile
 from mlem_core.data.folds import group_folds
+from mlem_core.measures.contributions import contributions
+from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.measures.importance import fitted
-from mlem_core.pairs.build import LayerFound, LayerWork, assembled, layer_passes
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import DESIGNS, PairDesign
-from mlem_core.pairs.layer_sums import LayerSums
-from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import PairRanks
+from mlem_core.pairs.statistics import ComparedPairs, pass_over_layer
 from validation.work import Row, Task
 
 # Stimuli and budget, of 180 thousand, 2 million and 32 million pairs.
@@ -48,39 +51,36 @@ def _case(n: int) -> tuple[pd.DataFrame, list[np.ndarray]]:
 
 
 def _numbers(n: int, budget: int | None, seed: int) -> pd.DataFrame:
-    """measure, layer, feature, value, error and bias; the last two only of a budget."""
+    """measure, layer, feature, value and, of a budget, error."""
     features, layers = _case(n)
     folds = group_folds(np.arange(n) // 3, 5, 0)
     design = PairDesign.of(folds, budget, seed)
-    index = PairIndex.build(feature_columns(features), folds, design=design)
-    scores = DesignScores("ridge", interactions=False)
-    ranks = PairRanks(len(layers), design.n_pairs)
-
-    def kept(at: int, found: LayerFound) -> LayerSums:
-        assert found.doubled is not None
-        ranks.put(at, found.doubled)
-        if found.designs:
-            scores.keep(at, scores.of(found.designs))
-        return found.sums
-
-    works = [LayerWork("euclidean", str(at), ranks=True, designs=True) for at in range(len(layers))]
-    passes = layer_passes(index, [lambda own=own: own for own in layers], works, kept)
-    tables = assembled(index, (sums for _, sums in passes), len(layers))
-    rsa = ranks.rsa()
+    compared = ComparedPairs.of(feature_columns(features), folds, design=design)
+    ranks, statistics = PairRanks(len(layers), design.n_pairs), []
+    for number, representations in enumerate(layers):
+        result = pass_over_layer(
+            compared, partial(np.asarray, representations), "euclidean", str(number)
+        )
+        ranks.put(number, result.doubled)
+        statistics.append(result.statistics)
+    products = compared.rank_products(ranks, range(len(layers)))
+    pairs = compared.together(statistics, products)
     if budget is not None:
-        parts = ranks.rsa(design.starts[design.parts])
-        return scores.table(LAYERS, range(len(LAYERS)), tables, rsa, parts)
-    fits, importance = fitted(tables)
-    rows: list[tuple[str, int, str, float]] = []
+        return design_errors(LAYERS, pairs, compared.without_each_design(statistics, products))
+    of_pairs = fitted(pairs)
+    split = contributions(pairs.moments)
+    rows: list[tuple[Any, ...]] = [("rsa", 0, "", pairs.moments.rsa[0, 1])]
+    rows += [("contribution", 0, UNEXPLAINED, split.unexplained[0, 1])]
+    for term, name in enumerate(features.columns):
+        rows += [("contribution", 0, name, split.terms[term, 0, 1])]
     for layer in range(len(layers)):
-        rows += [("rho", layer, "", fits.rho[layer].mean())]
-        rows += [("ceiling", layer, "", fits.ceiling[layer].mean())]
-        means = importance[layer].mean(axis=0)
+        rows += [("rho", layer, "", of_pairs.fits.rho[layer].mean())]
+        rows += [("ceiling", layer, "", of_pairs.fits.ceiling[layer].mean())]
+        means = of_pairs.importance[layer].mean(axis=0)
         rows += [
             ("importance", layer, name, drop)
             for name, drop in zip(features.columns, means, strict=True)
         ]
-    rows.append(("rsa", 0, "", rsa[0, 1]))
     return pd.DataFrame(rows, columns=["measure", "layer", "feature", "value"])
 
 
@@ -107,7 +107,7 @@ def tasks(quick: bool = False) -> list[Task]:
 
 
 def of_budget(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Bias, spread, stated error and coverage by quantity."""
+    """Difference from all pairs, spread, stated error and coverage by quantity."""
     reach = student_quantile(DESIGNS - 1) * rows["error"]
     rows = rows.assign(
         off=rows["value"] - rows["truth"],
@@ -117,7 +117,7 @@ def of_budget(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     names = {"rho": "held-out ρ", "rsa": "RSA correlation"}
     rows["quantity"] = [
         f"{names.get(measure, measure)}{f' of {feature}' if feature else ''}"
-        + ("" if measure == "rsa" else f", layer {'AB'[layer]}")
+        + ("" if measure in ("rsa", "contribution") else f", layer {'AB'[layer]}")
         for measure, layer, feature in zip(
             rows["measure"], rows["layer"], rows["feature"].fillna(""), strict=True
         )
@@ -129,7 +129,6 @@ def of_budget(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
             {
                 "all pairs": cells["truth"].mean().map("{:.4f}".format),
                 "off on average": cells["off"].mean().map("{:+.4f}".format),
-                "bias said": cells["bias"].mean().map("{:+.4f}".format),
                 "standard deviation": cells["off"].std().map("{:.4f}".format),
                 "error said": np.sqrt(cells["square"].mean()).map("{:.4f}".format),
                 "held": cells["held"].mean().map("{:.1%}".format),

@@ -156,9 +156,9 @@ def _statistics_of(passes: _Passes, keys: Sequence[dict[str, Any]]) -> AnalysisS
     if compared.design.is_complete:
         return AnalysisStatistics(pairs, notes, positions, pair_errors.none())
     n_designs, n_stimuli = compared.design.n_designs, compared.design.n_stimuli
-    of_designs = (compared.together(statistics, products, number) for number in range(n_designs))
     layers = [list(passes.sources)[position] for position in positions]
-    of_choice = design_errors(layers, pairs, of_designs, passes.spec.estimator)
+    without_design = compared.without_each_design(statistics, products)
+    of_choice = design_errors(layers, pairs, without_design, passes.spec.estimator)
     sentence = errors_sentence(of_choice, pairs.n_pairs, n_pairs(n_stimuli), n_designs)
     return AnalysisStatistics(pairs, [sentence, *notes], positions, of_choice)
 

@@ -1,10 +1,12 @@
 """Errors of results that come from the choice of the pairs, where not all were compared.
 
-An incomplete design of the pairs is of several independent ones. An RSA correlation and its
-contributions are computed from each of them. Scores and importances are those, on the test pairs of
-each, of the metrics that were fitted to the pairs of all: with an eighth of the pairs another
-penalty would be chosen. The standard error of what all designs give is the standard deviation of
-what each gives, over √ of their number.
+An incomplete design of the pairs is of several independent ones. Each of them is left out in turn,
+and everything is computed anew from the pairs of the others: the jackknife. It is nearly free,
+since moments are kept by design and summed. Penalties are chosen anew too; only where many single
+pairs test a fold, so that each time would take as long as the analysis itself, those of all pairs
+are kept.
+
+Source: Efron and Tibshirani (1993), An Introduction to the Bootstrap, chapter 11.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.estimators.registry import estimator_named, tested_fits
 from mlem_core.measures.contributions import EXACT_FEATURES
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
-from mlem_core.measures.importance import permutation_importance
+from mlem_core.measures.importance import PERMUTATIONS, permutation_importance
 from mlem_core.pairs.statistics import PairStatistics
 
 # The columns of the table, and of what type they are.
@@ -30,6 +32,9 @@ COLUMNS = {
     **{"model_b": "str", "layer_b": "int64"},
     **dict.fromkeys(("value", "error"), "float64"),
 }
+# Single pairs that test a fold up to which a fit without a design chooses its penalty, and features
+# are permuted as often as with all designs.
+MOST_PAIRS = 2**18
 
 
 def none() -> pd.DataFrame:
@@ -40,10 +45,10 @@ def none() -> pd.DataFrame:
 def design_errors(
     layers: Sequence[Layer],
     pairs: PairStatistics,
-    designs: Iterable[PairStatistics],
+    without_design: Iterable[PairStatistics],
     estimator: str = "ridge",
 ) -> pd.DataFrame:
-    """Standard errors of what all designs give, from what each of them gives.
+    """Standard errors of what all designs give, by leaving out each in turn.
 
     The measures are rho, ceiling (where there is one) and importance, means over folds, and of two
     layers rsa and contribution (of features, and "unexplained"; of at most `EXACT_FEATURES`
@@ -53,41 +58,49 @@ def design_errors(
     ----------
     layers : model and number of each of n_layers layers
     pairs : statistics of the layers, from all designs
-    designs : of the same layers from each design alone, see `ComparedPairs.together`
+    without_design : of the same layers, without each design, see `ComparedPairs.together`
     estimator : name of the one whose scores these are; of one that takes a second a layer, or needs
         single pairs, those of ridge are given
 
     Returns measure, model, layer, feature, model_b, layer_b, value, error.
     """
     spec = estimator_named(estimator)
-    solver = estimator_named("ridge" if spec.slow or spec.of_pairs else estimator).model()
-    weights = solver.solve(pairs, range(pairs.n_folds)).coef
-    scores, similarities = _scores(pairs, weights), _similarities(pairs)
-    by_design = [(_scores(design, weights), _similarities(design)) for design in designs]
-    score_errors, similarity_errors = (
-        np.std(parts, axis=0, ddof=1) / np.sqrt(len(parts))
-        for parts in map(np.stack, zip(*by_design, strict=True))
-    )
-    named = [("rho", ""), ("ceiling", ""), *(("importance", part) for part in pairs.columns.parts)]
+    estimator = "ridge" if spec.slow or spec.of_pairs else estimator
+    solution = estimator_named(estimator).model().solve(pairs, range(pairs.n_folds))
+    held, permutations = None, PERMUTATIONS
+    if max(len(fold.counts) for fold in pairs.tests.folds) > MOST_PAIRS:
+        held, permutations = solution, 1
+    scores = _scores(pairs, solution.coef, PERMUTATIONS)
+    model, similarities = estimator_named(estimator).model(), _similarities(pairs)
+    replicates = [
+        (_scores(part, model.refit(part, held), permutations), _similarities(part))
+        for part in without_design
+    ]
+    score_errors, similarity_errors = map(_jackknife, zip(*replicates, strict=True))
     rows: list[tuple[Any, ...]] = []
+    named = [("rho", ""), ("ceiling", ""), *(("importance", part) for part in pairs.columns.parts)]
     for layer, values, errors in zip(layers, scores, score_errors, strict=True):
-        about = zip(named, values, errors, strict=True)
-        for (measure, feature), value, error in about:
-            if not np.isnan(value):
+        for (measure, feature), value, error in zip(named, values, errors, strict=True):
+            if not np.isnan(error):
                 rows.append((measure, *layer, feature, "", -1, value, error))
-    terms = [("rsa", ""), *(("contribution", term) for term in _term_names(pairs))]
-    for (measure, feature), values, errors in zip(
-        terms, similarities, similarity_errors, strict=True
-    ):
+    named = [("rsa", ""), *(("contribution", term) for term in _term_names(pairs))]
+    of_terms = zip(named, similarities, similarity_errors, strict=True)
+    for (measure, feature), values, errors in of_terms:
         for a, b in itertools.combinations(range(len(layers)), 2):
             rows.append((measure, *layers[a], feature, *layers[b], values[a, b], errors[a, b]))
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
 
 
-def _scores(pairs: PairStatistics, weights: FloatArray) -> FloatArray:
+def _jackknife(replicates: Sequence[FloatArray]) -> FloatArray:
+    """Standard errors (...) of n numbers (...), each without one of n units."""
+    n = len(replicates)
+    return np.asarray(np.std(np.stack(replicates), axis=0) * np.sqrt(n - 1))
+
+
+def _scores(pairs: PairStatistics, weights: FloatArray, permutations: int) -> FloatArray:
     """(n_layers, 2 + n_parts) ρ, ceiling and importances of weights, means over folds."""
     fits = tested_fits(pairs, weights)
-    drop = permutation_importance(pairs.tests, weights).drop
+    drop = permutation_importance(pairs.tests, weights, permutations=permutations).drop
     both = np.stack((fits.rho, fits.ceiling), axis=-1)
     return np.asarray(np.concatenate((both, drop), axis=-1).mean(axis=1))
 

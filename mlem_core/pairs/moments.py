@@ -382,19 +382,15 @@ class LayerMoments:
         names = [field.name for field in fields(cls)]
         return cls(**{name: np.stack([getattr(part, name) for part in parts]) for name in names})
 
-    def part(self, number: int) -> LayerMoments:
-        """Moments over one of the sets of pairs that are stacked."""
-        names = [field.name for field in fields(self)]
-        return LayerMoments(**{name: getattr(self, name)[number] for name in names})
-
-    def together(self) -> LayerMoments:
-        """Moments over all pairs of the sets that are stacked."""
+    def together(self, sets: Sequence[int]) -> LayerMoments:
+        """Moments over all pairs of some of the sets that are stacked, by number."""
+        numbers = list(sets)
         return LayerMoments(
-            self.products.sum(axis=0),
-            self.sums.sum(axis=0),
-            self.pairwise_products.sum(axis=0),
-            self.low.min(axis=0),
-            self.high.max(axis=0),
+            self.products[numbers].sum(axis=0),
+            self.sums[numbers].sum(axis=0),
+            self.pairwise_products[numbers].sum(axis=0),
+            self.low[numbers].min(axis=0),
+            self.high[numbers].max(axis=0),
         )
 
 

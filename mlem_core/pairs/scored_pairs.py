@@ -365,7 +365,10 @@ class FoldPairsIndex:
         return np.concatenate(sums).astype(np.float64), squares
 
     def with_layers(
-        self, rank_sums: FloatArray, rank_squares: FloatArray, design: int | None = None
+        self,
+        rank_sums: FloatArray,
+        rank_squares: FloatArray,
+        designs: Sequence[int] | None = None,
     ) -> FoldPairs:
         """The pairs with the ranks of layers.
 
@@ -373,24 +376,24 @@ class FoldPairsIndex:
         ----------
         rank_sums : (n_layers, n_sums)
         rank_squares : (n_layers, n_designs)
-        design : number of an independent design whose pairs alone are meant, their ranks being
-            those among all
+        designs : numbers of the independent designs whose pairs alone are meant, their ranks being
+            those among all; None is all
         """
-        part = slice(None) if design is None else slice(*self.designs[design : design + 2])
+        numbers = list(range(len(self.designs) - 1) if designs is None else designs)
+        ends = [self.designs[number : number + 2] for number in numbers]
+        some = np.concatenate([np.arange(*of_design) for of_design in ends])
         codes = None
         if self.groups is None:
-            first, second, sums = self.first[part], self.second[part], rank_sums[:, part]
+            first, second, sums = self.first[some], self.second[some], rank_sums[:, some]
             counts: FloatArray = np.ones(len(first))
         else:
             representative, codes = self.groups.representative, self.groups.codes
             first, second = self.first[representative], self.second[representative]
-            group = self.groups.group[part]
+            group = self.groups.group[some]
             counts = np.bincount(group, minlength=len(codes)).astype(np.float64)
-            by_design = rank_sums.reshape(len(rank_sums), -1, len(codes))
-            sums = by_design.sum(axis=1) if design is None else by_design[:, design]
-        squares = rank_squares.sum(axis=1)
-        if design is not None:
+            sums = rank_sums.reshape(len(rank_sums), -1, len(codes))[:, numbers].sum(axis=1)
+        squares = rank_squares[:, numbers].sum(axis=1)
+        if designs is not None:
             means = sums.sum(axis=1) / max(counts.sum(), 1.0)
-            sums = sums - means[:, None] * counts
-            squares = rank_squares[:, design] - counts.sum() * means**2
+            sums, squares = sums - means[:, None] * counts, squares - counts.sum() * means**2
         return FoldPairs(self.columns, self.stimuli, first, second, counts, sums, squares, codes)

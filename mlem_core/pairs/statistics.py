@@ -256,11 +256,20 @@ class ComparedPairs:
         untested = (ranks - (len(doubled) + 1)) / 2
         return LayerStatistics(moments, np.concatenate(sums), np.stack(squares), untested)
 
+    def without_each_design(
+        self, layers: Sequence[LayerStatistics], rank_products: FloatArray
+    ) -> Iterator[PairStatistics]:
+        """Statistics without each of the independent designs; parameters are as in `together`."""
+        n_designs = self.design.n_designs
+        for left_out in range(n_designs):
+            designs = [number for number in range(n_designs) if number != left_out]
+            yield self.together(layers, rank_products, designs)
+
     def together(
         self,
         layers: Sequence[LayerStatistics],
         rank_products: FloatArray,
-        design: int | None = None,
+        designs: Sequence[int] | None = None,
     ) -> PairStatistics:
         """Statistics of several layers.
 
@@ -268,35 +277,35 @@ class ComparedPairs:
         ----------
         layers : of each of n_layers layers
         rank_products : of these layers, see `rank_products`
-        design : number of an independent design whose pairs alone are meant. Their ranks are those
-            among all compared pairs, so that what is linear in ranks is a mean over the designs.
+        designs : numbers of the independent designs whose pairs alone are meant; None is all. Ranks
+            stay those among all compared pairs.
 
         Raises InputError: no layer.
         """
         if not layers:
             raise InputError("no layer is left whose distances can be computed.")
-        if design is None:
-            of_layers = [layer.moments.together() for layer in layers]
-            of_columns = ColumnMoments.together(self._column_moments)
-            rank_products, places = rank_products.sum(axis=0), slice(0, self.design.n_pairs)
-        else:
-            of_layers = [layer.moments.part(design) for layer in layers]
-            of_columns, places = self._column_moments[design], self._designs[design][1]
-            rank_products = rank_products[design]
+        numbers = list(range(len(self._designs)) if designs is None else designs)
         untested = None
         if self.design.items is not None:
-            part = slice(*np.searchsorted(self.untested_places, (places.start, places.stop)))
-            ranks = np.stack([layer.untested_ranks[part] for layer in layers])
-            untested = Untested(*self.design.ends(self.untested_places[part]), ranks)
+            starts = [places.start for _, places in self._designs]
+            design_of = np.searchsorted(starts, self.untested_places, side="right") - 1
+            some = np.isin(design_of, numbers)
+            ranks = np.stack([layer.untested_ranks[some] for layer in layers])
+            untested = Untested(*self.design.ends(self.untested_places[some]), ranks)
         moments = pair_moments(
-            self.columns, self.folds, of_layers, rank_products, untested, of_columns
+            self.columns,
+            self.folds,
+            [layer.moments.together(numbers) for layer in layers],
+            rank_products[numbers].sum(axis=0),
+            untested,
+            ColumnMoments.together([self._column_moments[number] for number in numbers]),
         )
         tests, start = [], 0
         rank_sums = np.stack([layer.rank_sums for layer in layers])
         for fold, test in enumerate(self.tests):
             sums = rank_sums[:, start : start + test.n_sums]
             squares = np.stack([layer.rank_squares[fold] for layer in layers])
-            tests.append(test.with_layers(sums, squares, design))
+            tests.append(test.with_layers(sums, squares, designs))
             start += test.n_sums
         return PairStatistics(moments, ScoredPairs(tuple(tests)))
 
