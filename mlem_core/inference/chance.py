@@ -67,8 +67,8 @@ class Chance(NamedTuple):
     levels : (n_features,) "word", "item", "sentence" or "stimulus": whose labels are permuted
     moved : (n_features,) share of the stimuli that take the labels of others
     draws : (n_permutations, n_features, n_layers, n_layers)
-    reach : (n_identities,) how far the intervals of identities reach, see
-        `mlem_core.inference.block_influence.identity_reach`; None where that is not known
+    reach : (n_identities,) half-widths of the confidence intervals of identities, see
+        `mlem_core.inference.block_influence.identity_reach`; None where they are not known
     """
 
     features: tuple[str, ...]

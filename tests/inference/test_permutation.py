@@ -6,29 +6,25 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import in_files, layer_pairs, over_both, refused, tables_of
-from mlem_core.pairs.build import pair_tables
-from mlem_core.pairs.crossfit import CrossFit
-from mlem_core.pairs.patterns import PairIndex
+from inputs import in_files, layer_pairs, over_both, refused
 
 from mlem_core import RidgeMLEM, Store, from_frame, run
 from mlem_core.data.levels import exchanges
+from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference import chance
-from mlem_core.inference.bootstrap import term_replicates
 from mlem_core.inference.explanation import best_known, explain
 from mlem_core.inference.importance_chance import (
     IMPORTANCE_CHANCE,
+    PermutedImportances,
     importances_by_chance,
-    permuted_tables,
+    permuted_pairs,
     score_above_chance,
 )
 from mlem_core.inference.layer_intervals import chance_of_layers, known_layer_chance
-from mlem_core.inference.layer_pairs import MOST_CELLS, LayerPairs, Relabelled
-from mlem_core.inference.replicates import identity_reach, resampled_terms
+from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.measures.contributions import contributions
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.measures.importance import fitted
-from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.ranks import correlations
 
 N = 60
 
@@ -72,35 +68,37 @@ def test_words_change_labels_whole_in_each_part_of_the_folds(words):
             assert len(set(pairs.items[labels[members]])) == 1
 
 
-@pytest.mark.parametrize("train_ranks", [False, True])
 @pytest.mark.parametrize("made", ["case", "words"])
-def test_tables_are_those_of_features_that_were_permuted(request, made, train_ranks):
+def test_layers_of_permuted_labels_are_those_of_features_that_were_permuted(request, made):
     features, layers, pairs = request.getfixturevalue(made)
     labels = pairs.units.permuted(2, np.random.default_rng(1))
+    found = permuted_pairs(pairs, 0, labels).statistics
+    untested = pairs.items if made == "words" else None
+    for number, row in enumerate(labels):
+        permuted = features.iloc[row].reset_index(drop=True)
+        anew = layer_pairs(permuted, layers[:1], pairs.groups, pairs.folds, items=untested)
+        expected = anew.statistics.moments
+        for fold in range(3):
+            alone = found.moments.of_layers([number])
+            for of_found, of_expected in (
+                (alone.within(alone.training(fold)), expected.within(expected.training(fold))),
+                (alone.inside_fold(fold), expected.inside_fold(fold)),
+            ):
+                for name, array in of_expected._asdict().items():
+                    np.testing.assert_allclose(getattr(of_found, name), array, atol=1e-6)
+        model = RidgeMLEM(alphas=[0.1, 1.0])
+        fits = [model.cross_validate(own).rho for own in (found, anew.statistics)]
+        np.testing.assert_allclose(fits[0][number], fits[1][0], atol=1e-9)
 
-    def tables_of(own):
-        index = PairIndex.build(feature_columns(own), pairs.folds)
-        return pair_tables(index, [lambda: layers[0]], train_ranks=train_ranks)
 
-    # The tables that the permuted ones stand in for must have these ranks too.
-    found = permuted_tables(replace(pairs, tables=tables_of(features)), 0, labels, train_ranks)
-    for d, permutation in enumerate(labels):
-        expected = tables_of(features.iloc[permutation].reset_index(drop=True))
-        np.testing.assert_array_equal(found.counts, expected.counts)
-        np.testing.assert_allclose(found.target_sums[d], expected.target_sums[0], rtol=1e-5)
-        np.testing.assert_allclose(found.within_sums[d], expected.within_sums[0])
-        if train_ranks:
-            np.testing.assert_allclose(found.training_ranks[d], expected.training_ranks[0])
-
-
-@pytest.mark.parametrize(("planted", "n_sets"), [(0.0, 40), (2.0, 6)])
+@pytest.mark.parametrize(("planted", "n_sets"), [(0.0, 20), (2.0, 6)])
 def test_over_both_a_planted_feature_is_above_chance_and_what_means_nothing_is_not(planted, n_sets):
-    fit, found = RidgeMLEM(alphas=[1.0]).cross_validate, []
+    model, found = RidgeMLEM(alphas=[1.0]), []
     for seed in range(n_sets):
         *_, pairs = over_both(seed, 60, 24, planted)
-        found.append(score_above_chance(pairs, fit, n_permutations=39)["p"][0] <= 0.05)
-    # In 5 of 100 data sets; in 40 rarely more than 5.
-    assert np.mean(found) > 0.8 if planted else sum(found) <= 5
+        found.append(score_above_chance(pairs, model, n_permutations=39)["p"][0] <= 0.05)
+    # In 5 of 100 data sets; in 20 rarely more than 3.
+    assert np.mean(found) > 0.8 if planted else sum(found) <= 3
 
 
 def in_sentences(seed, n_sentences=60, n_words=40, planted=0.0, shared=1.0):
@@ -132,79 +130,41 @@ def in_sentences(seed, n_sentences=60, n_words=40, planted=0.0, shared=1.0):
 
 
 def terms_of(pairs):
-    ranks = np.stack([own - (len(pairs.cells) + 1.0) for own in pairs.ranks])
-    return decompose(pairs.tables, correlations(ranks @ ranks.T)).pair(0, 1)
+    return decompose(pairs.statistics).pair(0, 1)
 
 
-def added_along(tables, order, feature):
-    """What a feature adds to those before it, each from tables of these features alone."""
-    place, names = list(order).index(feature), np.array(tables.features)[order]
-    sets = [tables.of_features(names[: place + k].tolist()) for k in (1, 0) if place + k]
-    added = [decompose(some, np.eye(2)).terms.sum(axis=0) for some in sets]
-    return added[0] - (added[1] if place else 0.0)
+def test_scores_by_chance_are_those_of_estimators_that_are_fitted_to_single_pairs(case):
+    *_, pairs = case
+    table = score_above_chance(pairs, estimator_named("spearman").model(), n_permutations=19)
+    assert table["p"][0] == 0.05 and table["p"][1] > 0.05
 
 
-@pytest.mark.parametrize(
-    ("few", "most_cells", "more"),
-    [
-        (chance.FEW_LAYERS, MOST_CELLS, 0),
-        (chance.FEW_LAYERS, 0, 0),
-        (0, MOST_CELLS, 0),
-        pytest.param(0, MOST_CELLS, 9, marks=pytest.mark.slow),
-    ],
-    ids=["two layers", "sorted keys", "many layers", "13 features"],
-)
-def test_chance_is_that_of_features_that_were_permuted(monkeypatch, few, most_cells, more):
-    monkeypatch.setattr("mlem_core.inference.layer_pairs.MOST_CELLS", most_cells)
-    monkeypatch.setattr(chance, "FEW_LAYERS", few)
+def test_chance_is_that_of_features_that_were_permuted():
     stimuli, layers, pairs, features = in_sentences(0, 20, 14)
-    if more:
-        rng = np.random.default_rng(9)
-        others = {f"x{k}": rng.integers(0, 2, 60).astype(float) for k in range(more)}
-        features = features.assign(**others)
-        stimuli = from_frame(stimuli.table[["sentence", "word_index"]].join(features), "words")
-        pairs = replace(layer_pairs(features, layers, pairs.groups, pairs.folds), items=pairs.items)
-    found = chance.chance_at_level(pairs, stimuli, 1, seed=4)
-    assert found.levels[:4] == ("word", "word", "sentence", "stimulus")
+    found = chance.chance_at_level(pairs, stimuli, 3, seed=4)
+    assert found.levels == ("word", "word", "sentence", "stimulus")
     rng = np.random.default_rng(4)
-    order = rng.permutation(4 + more) if more else None
-    for f, name in enumerate(features.columns[:4]):
+    for f, name in enumerate(features.columns):
         (exchange,) = exchanges(stimuli, pairs.folds, name)
+        givers = exchange.draw(3, rng)
         if exchange.moved(stimuli.values(name)) < 0.9:
-            assert not found.known[f] and np.isnan(found.p(np.ones((4 + more, 2, 2)))[f]).all()
+            assert not found.known[f] and np.isnan(found.p(np.ones((4, 2, 2)))[f]).all()
             continue
-        (givers,) = exchange.draw(1, rng)
-        again = features.assign(**{name: features[name].to_numpy()[givers]})
-        tables = layer_pairs(again, layers, pairs.groups, pairs.folds).tables
-        if order is None:
-            expected = decompose(tables, np.eye(2)).terms[f]
-        else:
-            expected = sum(added_along(tables, way, f) for way in (order, order[::-1])) / 2
-        np.testing.assert_allclose(found.draws[0, f], expected, atol=1e-12)
+        for draw, row in zip(found.draws[:, f], givers, strict=True):
+            permuted = features.assign(**{name: features[name].to_numpy()[row]})
+            anew = layer_pairs(permuted, layers, pairs.groups, pairs.folds)
+            expected = contributions(anew.statistics.moments).terms[f]
+            np.testing.assert_allclose(draw, expected, atol=1e-9)
 
 
-def test_permuted_labels_without_a_block_are_those_of_the_other_stimuli():
-    stimuli, layers, pairs, features = in_sentences(0, 20, 14)
-    (exchange,) = exchanges(stimuli, pairs.folds, "noise")
-    (givers,) = exchange.draw(1, np.random.default_rng(0))
-    labelled, tables = Relabelled.of(pairs, 1).ranked(givers)
-    weights = pairs.units.blocks().weights[[0, 7, 25, 40]]
-    found = term_replicates(labelled.by_stimulus, tables, weights)[:, 1]
-    again = features.assign(noise=features["noise"].to_numpy()[givers])
-    priority = CrossFit.of(tables).priority
-    for row, value in zip(weights > 0, found, strict=True):
-        kept = again[row].reset_index(drop=True), [layer[row] for layer in layers]
-        alone = layer_pairs(*kept, pairs.groups[row], pairs.folds[row])
-        expected = decompose(alone.tables, np.eye(2), priority=priority).terms[1, 0, 1]
-        assert value == pytest.approx(expected, abs=1e-12)
-    by_chance = chance.chance_at_level(pairs, stimuli, 20)
-    by_chance = by_chance._replace(reach=identity_reach(pairs, by_chance, stimuli))
-    drawn = resampled_terms(pairs)
-    bounds = drawn.around(drawn.value + by_chance.of_two).estimate()
-    table = by_chance.bounded(terms_of(pairs), bounds).set_index("term")
-    width = table["upper"] - table["value"]
-    np.testing.assert_allclose(width, table["value"] - table["lower"])
-    assert width["word identity"] >= by_chance.reach[0] > 0
+def test_progress_of_permutations_goes_up_to_all_of_them(monkeypatch):
+    stimuli, _, pairs, _ = in_sentences(1, 40, 30)
+    monkeypatch.setattr(chance, "AT_ONCE", 2)
+    told = []
+    chance.chance_at_level(pairs, stimuli, 10, progress=lambda *done: told.append(done))
+    n_ways = sum(len(exchanges(stimuli, pairs.folds, f)) for f in pairs.statistics.features)
+    assert [done for done, _ in told] == sorted(done for done, _ in told) and len(told) > 10
+    assert told[-1] == (10 * n_ways, 10 * n_ways)
 
 
 def test_contributions_beyond_chance_and_identities_add_up():
@@ -214,7 +174,7 @@ def test_contributions_beyond_chance_and_identities_add_up():
     assert list(beyond["term"][-3:]) == ["word identity", "sentence identity", UNEXPLAINED]
     assert beyond["value"].sum() == pytest.approx(raw["value"].sum(), abs=1e-12)
     identity = beyond.set_index("term")["value"]["word identity"]
-    assert identity == pytest.approx(beyond["chance"][:2].sum()) and identity > 0.01
+    assert identity == pytest.approx(beyond["chance"][:2].sum()) and identity > 0.003
 
 
 def test_contributions_to_all_layers_are_beyond_chance(tmp_path):
@@ -227,7 +187,7 @@ def test_contributions_to_all_layers_are_beyond_chance(tmp_path):
     spec = in_files(tmp_path, stimuli.table[columns], {"m": dict(enumerate(layers))}, folds=5)
     analysis = run(spec, store)
     found = chance_of_layers(analysis, store)
-    split = decompose(*analysis.subset(analysis.select()))
+    split = decompose(analysis.pairs)
     beyond = found.of_all(split)
     assert beyond.names == (*split.features, "word identity", "sentence identity", UNEXPLAINED)
     np.testing.assert_allclose(beyond.values.sum(axis=0), analysis.rsa, atol=1e-9)
@@ -237,12 +197,11 @@ def test_contributions_to_all_layers_are_beyond_chance(tmp_path):
     assert (planted[~of_words]["p"] < 0.05).all() and (planted[of_words]["p"] > 0.05).all()
     assert (table[table["term"] == "noise"]["p"] > 0.05).mean() > 0.8
     assert table[table["term"] == "word identity"]["value"].mean() > 0.005
-    # Two of them alone, by the same permutations and the way of a few layers.
+    # Two of them alone, by the same permutations.
     both = [("m", 1), ("m", 4)]
     kept = known_layer_chance(analysis, store, analysis.select(layers=both))
     alone = chance.chance_at_level(LayerPairs.of(analysis, both, store), analysis.stimuli)
-    np.testing.assert_allclose(kept.draws, alone.draws, atol=2e-3)
-    np.testing.assert_allclose(kept.mean, alone.mean, atol=2e-4)
+    np.testing.assert_allclose(kept.draws, alone.draws, atol=1e-6)
     p = [kept.p(split.terms[:, [1, 4]][..., [1, 4]])[:, 0, 1], kept.beyond(split.pair(1, 4))["p"]]
     np.testing.assert_allclose(p[0], p[1][:3])
     found = known_layer_chance(analysis, store, analysis.select())
@@ -289,14 +248,45 @@ def test_importances_by_chance_are_those_of_models_fitted_anew(tmp_path):
     results = analysis.results().importance.groupby(["layer", "feature"])["importance"].mean()
     own = found.set_index(["layer", "feature"])["importance"]
     np.testing.assert_allclose(own.sort_index(), results.sort_index(), atol=1e-9)
-    # The same permutations, a table and a fit at a time.
-    own_pairs = LayerPairs.of(analysis, [("m", 1)], store)
+    # The same permutations, a fit at a time, with the penalties of the true labels.
+    pairs = LayerPairs.of(analysis, [("m", 1)], store)
+    held = estimator_named("ridge").model().solve(pairs.statistics, range(3))
     drawn, f = [], 1
     (exchange,) = exchanges(analysis.stimuli, analysis.folds, "noise")
     for givers in exchange.draw(20, np.random.default_rng([f, 20])):
         again = frame.iloc[:, 2:].assign(noise=frame["noise"].to_numpy()[givers])
-        drawn.append(fitted(tables_of(again, [layers[1]], own_pairs.folds))[1].mean(axis=1)[0, f])
+        anew = layer_pairs(again, [layers[1]], pairs.groups, pairs.folds).statistics
+        drawn.append(fitted(anew, held=held).importance.mean(axis=1)[0, f])
     row = found[(found["layer"] == 1) & (found["feature"] == "noise")].iloc[0]
     assert row["level"] == "word" and row["chance"] == pytest.approx(np.mean(drawn), abs=1e-6)
     with refused("at least 20"):
         importances_by_chance(analysis, store, n_permutations=3)
+
+
+@pytest.mark.parametrize("estimator", ["ridge-rank", "spearman"])
+def test_importances_of_permuted_features_are_those_of_other_estimators_too(case, estimator):
+    *_, pairs = case
+    model = estimator_named(estimator).model()
+    importances = PermutedImportances.of(pairs, model)
+    assert importances.importance.shape == (2, 4) and importances.importance[0, 0] > 0.05
+    identity = importances.of_feature(0, np.arange(N)[None])
+    np.testing.assert_allclose(identity[0], importances.importance[:, 0], atol=1e-6)
+
+
+@pytest.mark.slow
+def test_p_of_importances_of_noise_are_uniform():
+    """A feature that means nothing, beside one that means something, over many data sets."""
+    above = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        features = pd.DataFrame({"a": rng.integers(0, 3, 60).astype(str), "b": rng.random(60)})
+        layer = rng.standard_normal((60, 4))
+        layer[:, 0] += 2.0 * (features["a"] == "0")
+        pairs = layer_pairs(features, [layer], np.arange(60), np.arange(60) % 3)
+        importances = PermutedImportances.of(pairs, RidgeMLEM())
+        givers = np.stack([rng.permutation(60) for _ in range(19)])
+        drawn = importances.of_feature(1, givers)[:, 0]
+        above.append((drawn >= importances.importance[0, 1] - 1e-12).mean())
+    # In a twentieth no permutation is above, in a half less than half of them are.
+    assert sum(share == 0 for share in above) <= 8
+    assert 18 <= sum(share < 0.5 for share in above) <= 42
