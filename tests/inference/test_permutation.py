@@ -196,7 +196,7 @@ def test_contributions_to_all_layers_are_beyond_chance(tmp_path):
     of_words = planted["layer_b"] == len(layers) - 1
     assert (planted[~of_words]["p"] < 0.05).all() and (planted[of_words]["p"] > 0.05).all()
     assert (table[table["term"] == "noise"]["p"] > 0.05).mean() > 0.8
-    assert table[table["term"] == "word identity"]["value"].mean() > 0.005
+    assert table[table["term"] == "word identity"]["value"].mean() > 0.001
     # Two of them alone, by the same permutations.
     both = [("m", 1), ("m", 4)]
     kept = known_layer_chance(analysis, store, analysis.select(layers=both))
