@@ -26,6 +26,7 @@ from scipy.linalg import cholesky, solve_triangular
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.base.work import one_thread_each
 from mlem_core.pairs.moments import PairMoments
 from mlem_core.pairs.pair_columns import PairColumns
 
@@ -120,13 +121,15 @@ def contributions(
     scale = rank_scale(moments, equations)
     is_exact = n_features <= exact_up_to
     by_draw = np.zeros((1 if is_exact else orders, n_features, n_layers, n_layers))
-    for fold in equations:
-        subsets_of_fold = weighted_subsets(
-            columns, fold, exact_up_to=exact_up_to, orders=orders, seed=seed
-        )
-        for draw, subset, shares in subsets_of_fold:
-            counted = np.flatnonzero(shares)
-            by_draw[draw, counted] += np.multiply.outer(shares[counted], subset.explained)
+    # Many small systems of equations, for which several threads would only be in the way.
+    with one_thread_each():
+        for fold in equations:
+            subsets_of_fold = weighted_subsets(
+                columns, fold, exact_up_to=exact_up_to, orders=orders, seed=seed
+            )
+            for draw, subset, shares in subsets_of_fold:
+                counted = np.flatnonzero(shares)
+                by_draw[draw, counted] += np.multiply.outer(shares[counted], subset.explained)
     terms = by_draw.sum(axis=0) * scale
     error = None
     if not is_exact:
@@ -318,12 +321,13 @@ def shapley_coefficients(
     (n_layers, n_columns)
     """
     coefficients = np.zeros((equations.outside.shape[1], len(columns)))
-    for _, subset, shares in weighted_subsets(columns, equations, exact_up_to=exact_up_to):
-        if shares[feature] and len(subset.chosen):
-            solved = solve_triangular(
-                subset.factor, subset.outside, lower=True, trans="T", check_finite=False
-            )
-            coefficients[:, subset.chosen] += shares[feature] * solved.T
+    with one_thread_each():
+        for _, subset, shares in weighted_subsets(columns, equations, exact_up_to=exact_up_to):
+            if shares[feature] and len(subset.chosen):
+                solved = solve_triangular(
+                    subset.factor, subset.outside, lower=True, trans="T", check_finite=False
+                )
+                coefficients[:, subset.chosen] += shares[feature] * solved.T
     return coefficients
 
 
