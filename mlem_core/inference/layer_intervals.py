@@ -42,7 +42,7 @@ from mlem_core.inference.resample import (
 )
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.pairs.designs import n_pairs
-from mlem_core.pairs.resampling_units import Blocks, StimulusUnits, Units
+from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.storage.store import Stage, Store
 
@@ -174,11 +174,6 @@ def _of_similarity(compared: SimilarityWithout) -> dict[str, Any]:
         "terms": compared.terms,
         "terms_error": standard_error(compared.terms_without, compared.sizes),
     }
-
-
-def blocks_of(analysis: Analysis) -> Blocks:
-    """The blocks of stimuli whose influence the intervals of an analysis are from."""
-    return StimulusUnits.of(analysis.stimuli, analysis.folds).blocks()
 
 
 LEFT = Stage("terms-without", 5, Left)

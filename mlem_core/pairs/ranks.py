@@ -149,28 +149,6 @@ def few_at_once(n: int, each: int) -> list[slice]:
     return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
 
-def tied_order(predictions: FloatArray) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """The ascending order of predictions (n,), and which of them, in it, begin a new tie."""
-    order = np.argsort(predictions, kind="stable")
-    ascending, begins = predictions[order], np.ones(len(predictions), dtype=bool)
-    np.greater(np.diff(ascending), TIE * np.ptp(ascending), out=begins[1:])
-    return order, begins
-
-
-def predicted_ranks(predictions: FloatArray, counts: FloatArray) -> FloatArray:
-    """Centred average ranks, over the pairs, of predictions (n_predictions, n_patterns).
-
-    `counts` are the pairs (n_patterns,) that have each pattern, as in `score_patterns`.
-    """
-    ranks = np.empty_like(predictions)
-    for row, values in zip(ranks, predictions, strict=True):
-        order, begins = tied_order(values)
-        tie = np.cumsum(begins) - 1
-        n = np.bincount(tie, counts[order])
-        row[order] = (np.cumsum(n) - n / 2 - n.sum() / 2)[tie]
-    return ranks
-
-
 class RankPart(NamedTuple):
     """Some pairs, first..last-1, of some layers with some others."""
 
