@@ -1,4 +1,4 @@
-"""The slow way: explicit pairs, loops and libraries, to hold the pair tables against."""
+"""The slow way: explicit pairs, loops and libraries, to hold the statistics of pairs against."""
 
 import itertools
 from functools import lru_cache
@@ -6,8 +6,10 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 from scipy.spatial.distance import pdist
-from scipy.stats import rankdata, spearmanr
+from scipy.stats import rankdata, spearmanr, zscore
 from sklearn.linear_model import Ridge
+
+from mlem_core.measures.contributions import STABLE
 
 
 def random_features(n, seed=0):
@@ -72,11 +74,15 @@ def squared(layer):
     return pdist(layer.astype(np.float64)) ** 2
 
 
-def held_out(folds, fold):
-    """The pairs that a fold tests; folds over both are (n, 2), of the sentence and of the item."""
+def held_out(folds, fold, items=None):
+    """The pairs that a fold tests; folds over both are (n, 2), of the sentence and of the item.
+
+    With items, two of one are not tested.
+    """
     i, j = pairs(len(folds))
     test = (folds.reshape(len(folds), -1) == fold).all(axis=1)
-    return test[i] & test[j]
+    same = np.zeros(len(i), dtype=bool) if items is None else items[i] == items[j]
+    return test[i] & test[j] & ~same
 
 
 def training(folds, *left_out):
@@ -99,8 +105,8 @@ def ridge(x, y, alpha):
     return Ridge(alpha=alpha, positive=True, tol=1e-12, max_iter=100_000).fit(x, y)
 
 
-def best_alpha(x, target, folds, outer, alphas, y):
-    """Which α predicts best, over the folds other than the outer one.
+def best_alpha(x, target, folds, outer, alphas, y, items=None):
+    """Which α predicts best, over the folds other than the outer one; and its mean ρ.
 
     `y(use)` is what is fitted on the pairs that are used, `target` what is scored.
     """
@@ -108,14 +114,16 @@ def best_alpha(x, target, folds, outer, alphas, y):
     for alpha in alphas:
         scores = []
         for inner in set(folds.ravel().tolist()) - {outer}:
-            use, test = training(folds, outer, inner), held_out(folds, inner)
+            use, test = training(folds, outer, inner), held_out(folds, inner, items)
             scores.append(rho(x[test] @ ridge(x[use], y(use), alpha).coef_, target[test]))
         means.append(np.mean(scores))
-    return alphas[int(np.argmax(np.array(means) >= max(means) - 1e-9))]
+    return alphas[int(np.argmax(np.array(means) >= max(means) - 1e-9))], max(means)
 
 
-def hold_ridge(fits, layer, fold, x, target, folds, alphas, target_of):
+def hold_ridge(fits, layer, fold, x, target, folds, alphas, target_of="distance", items=None):
     """A layer's α, weights and scores of a fold are those of nested loops over scikit-learn.
+
+    Returns the mean ρ over the inner folds with that α.
 
     x : (n_pairs, n_columns) the terms; target_of : "distance" or "rank", what is fitted
     """
@@ -123,15 +131,15 @@ def hold_ridge(fits, layer, fold, x, target, folds, alphas, target_of):
     def y(own):
         return scaled(target[own]) if target_of == "distance" else ranks[own]
 
-    use, test = training(folds, fold), held_out(folds, fold)
-    ranks = np.full(len(target), np.nan)
-    ranks[use] = rankdata(target[use]) / use.sum()
-    alpha = best_alpha(x, target, folds, fold, alphas, y)
+    use, test = training(folds, fold), held_out(folds, fold, items)
+    ranks = rankdata(target) / len(target)
+    alpha, inner_rho = best_alpha(x, target, folds, fold, alphas, y, items)
     assert fits.alpha[layer, fold] == alpha
     weights = fits.weights[layer, fold]
     np.testing.assert_allclose(weights, ridge(x[use], y(use), alpha).coef_, atol=1e-6)
     scores = (rho(x[test] @ weights, target[test]), rho_a(x[test] @ weights, target[test]))
     np.testing.assert_allclose((fits.rho[layer, fold], fits.rho_a[layer, fold]), scores, atol=1e-9)
+    return inner_rho
 
 
 def rho_a(prediction, target):
@@ -140,114 +148,79 @@ def rho_a(prediction, target):
     return float((a - a.mean()) @ (b - b.mean()) / ((n**3 - n) / 12))
 
 
-def cell_sums(target, pairs, cell, n_cells, part=None):
-    """Ranks of a target among some pairs, less their mean: added up by cell, and their squares.
-
-    With `part` they are ranks within each part, as many times as there are pairs in all of them.
-    """
-    part = np.zeros(len(target), dtype=int) if part is None else part
-    ranks = np.zeros(len(target))
-    for own in (pairs & (part == k) for k in np.unique(part[pairs])):
-        ranks[own] = (rankdata(target[own]) - (own.sum() + 1) / 2) * (pairs.sum() / own.sum())
-    return np.bincount(cell[pairs], ranks[pairs], n_cells), float(ranks @ ranks)
-
-
-def hold_sums(tables, layer, target, cell, folds, ends=None, rtol=1e-9, part=None):
-    """All that the tables hold of a layer is what its pairs give, ranked by SciPy.
+def explained(x, ranks, folds, tests):
+    """(n_layers, n_layers) v: covariances inside each fold of what is fitted outside it.
 
     Parameters
     ----------
-    tables : the pair tables, with ranks among training pairs
-    target, cell : (n_pairs,) the squared distance and the cell of each pair
-    folds : (n,), or (n, 2) of the sentence and of the item
-    ends : the stimuli of the pairs; all pairs where it is not given
-    part : (n_pairs,) the part in which each is ranked; all in one where it is not given
+    x : (n_pairs, n_columns) columns of a set of features
+    ranks : (n_layers, n_pairs)
+    folds : of the stimuli, see `held_out`
+    tests : for each fold (n_pairs,) which pairs test it
     """
-    i, j = pairs(len(folds)) if ends is None else ends
-    of, n = folds.reshape(len(folds), -1), len(tables.counts)
-
-    def same(found, squares, among, own=slice(None)):
-        expected, own_squares = cell_sums(target, among, cell, n, part)
-        np.testing.assert_allclose(found[own], expected[own], atol=1e-6)
-        np.testing.assert_allclose(squares, own_squares)
-
-    np.testing.assert_array_equal(tables.counts, np.bincount(cell, minlength=n))
-    np.testing.assert_allclose(tables.target_sums[layer], np.bincount(cell, target, n), rtol=rtol)
-    same(tables.rank_sums[layer], tables.rank_squares[layer], np.ones(len(target), dtype=bool))
-    for fold in range(tables.n_folds):
-        inside = (of[i] == fold).all(axis=1) & (of[j] == fold).all(axis=1)
-        own = tables.held_out(fold)
-        assert tables.counts[own].sum() == inside.sum()
-        same(tables.within_sums[layer], tables.within_squares[layer, fold], inside, own)
-        train = tables.training_ranks[layer, fold], tables.train_squares[layer, fold]
-        same(*train, (of[i] != fold).all(axis=1) & (of[j] != fold).all(axis=1))
-    for block in np.unique(tables.cell_block):
-        own = target[tables.cell_block[cell] == block]
-        ends_of = tables.target_low[layer, block], tables.target_high[layer, block]
-        np.testing.assert_allclose(ends_of, (own.min(), own.max()), rtol=max(rtol, 1e-7), atol=1e-9)
+    found = np.zeros((len(ranks), len(ranks)))
+    for fold, inside in enumerate(tests):
+        outside = training(folds, fold)
+        a, b = x[outside] - x[outside].mean(axis=0), x[inside] - x[inside].mean(axis=0)
+        ridge_rows = np.diag(np.sqrt(STABLE * (a**2).sum(axis=0)))
+        targets = np.pad(
+            ranks[:, outside].T - ranks[:, outside].mean(axis=1), ((0, len(b.T)), (0, 0))
+        )
+        beta = np.linalg.lstsq(np.vstack((a, ridge_rows)), targets, rcond=None)[0]
+        one_way = beta.T @ (b.T @ ranks[:, inside].T)
+        found += (one_way + one_way.T) / 2
+    return found
 
 
-def coarser_means(x, values, order, inside, outside):
-    """For each pair inside, the mean over those outside that the features do not tell from it.
+def contributions(x, features, ranks, folds, items=None):
+    """(n_features, n_layers, n_layers) contributions to the correlations of ranks, by brute force.
 
-    Where there is none, features are dropped until there is, the last in the order first.
+    In units of the spreads of the ranks inside the folds.
+
+    Parameters
+    ----------
+    x : (n_pairs, n_columns)
+    features : for each column the set of features that it belongs to
+    ranks : (n_layers, n_pairs)
     """
-    found, others, kept = [], x[outside], list(order)
-    for pair in inside:
-        for size in range(len(kept), -1, -1):
-            same = np.isclose(others[:, kept[:size]], x[pair, kept[:size]]).all(axis=1)
-            if same.any():
-                found.append(values[outside][same].mean())
-                break
+    folds = np.asarray(folds)
+    tests = [held_out(folds, fold, items) for fold in range(folds.max() + 1)]
+
+    def value(members):
+        own = [column for column, of in enumerate(features) if {*of} <= {*members}]
+        return explained(x[:, own], ranks, folds, tests)
+
+    squares = sum(ranks[:, inside].var(axis=1) * inside.sum() for inside in tests)
+    terms = shapley_values(value, 1 + max(max(of) for of in features))
+    return terms / np.sqrt(np.outer(squares, squares))
+
+
+def ceilings(x, target, folds):
+    """(n_folds,) cross-fitted ceilings: means over equal pairs inside the other folds."""
+    n_folds = folds.max() + 1
+    fold_of, ranks = np.full(len(target), -1), np.zeros(len(target))
+    for fold in range(n_folds):
+        inside = held_out(folds, fold)
+        fold_of[inside] = fold
+        ranks[inside] = zscore(rankdata(target[inside]))
+    rows = np.unique(np.round(x, 9), axis=0, return_inverse=True)[1].ravel()
+    found = []
+    for fold in range(n_folds):
+        products = []
+        for pair in np.flatnonzero(fold_of == fold):
+            others = (rows == rows[pair]) & (fold_of >= 0) & (fold_of != fold)
+            products.append(ranks[pair] * (ranks[others].mean() if others.any() else 0.0))
+        found.append(np.sqrt(max(0.0, np.mean(products))))
     return np.array(found)
 
 
-def explained_in(x, ranks, others, folds, fold, order):
-    """The covariance of one layer's means outside a fold with ranks of another inside it."""
-    inside = np.flatnonzero(held_out(folds, fold))
-    outside = np.flatnonzero(training(folds, fold))
-    means = coarser_means(x, ranks, order, inside, outside) - ranks[outside].mean()
-    return float(np.mean(means * (others[inside] - others[inside].mean())))
-
-
-def cross_fitted(x, a, b, folds, chosen, priorities):
-    """v(S): means of one layer's ranks outside a fold, with ranks of the other inside it.
-
-    Parameters
-    ----------
-    x : (n_pairs, n_features) feature distances
-    a, b : (n_pairs,) ranks
-    chosen : the features in S
-    priorities : for each layer all features, the one that is dropped last first
-    """
-    one_way = [
-        explained_in(x, ranks, others, folds, fold, [f for f in priority if f in chosen])
-        for ranks, others, priority in ((a, b, priorities[0]), (b, a, priorities[1]))
-        for fold in sorted(set(folds[folds >= 0].tolist()))
-    ]
-    return float(np.mean(one_way) / (a.std() * b.std()))
-
-
-def priority(x, ranks, folds):
-    """The features by what each alone explains of a layer, the most first."""
-    n = x.shape[1]
-    alone = [cross_fitted(x, ranks, ranks, folds, [f], [range(n)] * 2) for f in range(n)]
-    return sorted(range(n), key=lambda f: -round(alone[f], 9))
-
-
-def ceiling(x, target, folds, fold):
-    """What a function of the features, learnt outside a fold, reaches inside it."""
-    ranks, own = rankdata(target), np.zeros(len(target))
-    inside = held_out(folds, fold)
-    own[inside] = rankdata(target[inside])
-    share = explained_in(x, ranks, own, folds, fold, priority(x, ranks, folds))
-    return float(np.sqrt(max(0.0, share / (ranks.std() * own[inside].std()))))
-
-
 def shapley_values(value, n):
-    """What each of n features adds to the value of a set, over every order of them."""
-    terms, of = np.zeros(n), lru_cache(value)
-    orders = list(itertools.permutations(range(n)))
+    """What each of n features adds to the value (a number, or an array) of a set, over every order.
+
+    `value` takes a tuple of features.
+    """
+    of, orders = lru_cache(value), list(itertools.permutations(range(n)))
+    terms = np.zeros((n, *np.shape(of(()))))
     for order in orders:
         for at, feature in enumerate(order):
             before, now = (tuple(sorted(order[: at + more])) for more in (0, 1))

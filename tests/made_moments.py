@@ -1,7 +1,5 @@
 """Moments and test pairs of arrays, for the tests of what follows from them."""
 
-import itertools
-from math import factorial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,24 +87,3 @@ def made_up(n=60, n_layers=2, n_folds=5, **more):
     features = random_features(n)
     layers = [random_layer(features, seed) for seed in range(1, n_layers + 1)]
     return moments_of(features, layers, random_folds(n, n_folds), **more)
-
-
-def explicit_shapley(explained, n_features):
-    """(n_features, ...) Shapley values from the value of every set of features but the empty one.
-
-    `explained` takes a tuple of numbers of features.
-    """
-    nothing = 0.0 * explained((0,))
-    values = {
-        members: explained(members) if members else nothing
-        for size in range(n_features + 1)
-        for members in itertools.combinations(range(n_features), size)
-    }
-    terms = np.zeros((n_features, *np.shape(nothing)))
-    for feature in range(n_features):
-        for members, value in values.items():
-            if feature not in members:
-                size = len(members)
-                share = factorial(size) * factorial(n_features - size - 1) / factorial(n_features)
-                terms[feature] += share * (values[tuple(sorted((*members, feature)))] - value)
-    return terms

@@ -39,6 +39,7 @@ from mlem_core.estimators.normal_equations import (
 from mlem_core.measures.contributions import (
     FoldEquations,
     fold_equations,
+    rank_scale,
     weighted_subsets,
 )
 from mlem_core.pairs.pair_columns import PairColumns
@@ -101,13 +102,13 @@ def similarity_influence(sums: UnitSums, progress: Counted | None = None) -> Sim
     n_features, L = len(moments.columns.features), moments.n_layers
     values = np.zeros((n_features, L, L))
     terms = np.zeros((sums.n_units, n_features, L, L))
-    among, among_influence = np.zeros((L, L)), np.zeros((sums.n_units, L, L))
+    squares, squares_influence = np.zeros(L), np.zeros((sums.n_units, L))
     n_steps = len(equations) * n_features * L
     for fold, own in enumerate(equations):
         subsets = _Subsets.of(moments.columns, own)
         values += subsets.values
-        among += own.rank_covariances
-        among_influence += sums.tested_rank_products(fold)
+        squares += np.diag(own.rank_covariances)
+        squares_influence += np.diagonal(sums.tested_rank_products(fold), axis1=1, axis2=2)
         tested, trained = sums.tested_products(fold), sums.training_products(fold)
         for feature in range(n_features):
             counted, shares = subsets.counted(feature)
@@ -127,9 +128,9 @@ def similarity_influence(sums: UnitSums, progress: Counted | None = None) -> Sim
                 if progress is not None:
                     progress((fold * n_features + feature) * L + layer + 1, n_steps)
     rsa = rsa_influence(sums)
-    safe = np.where(among != 0, among, np.inf)
-    scale = moments.rsa / safe
-    scale_influence = rsa / safe - scale / safe * among_influence
+    scale = rank_scale(equations)
+    relative = squares_influence / np.where(squares > 0, squares, np.inf)
+    scale_influence = -scale / 2 * (relative[:, :, None] + relative[:, None, :])
     terms *= scale
     terms += values * scale_influence[:, None]
     unexplained = rsa - terms.sum(axis=1)

@@ -70,7 +70,7 @@ def pair_terms(
     if term not in (*columns.features, UNEXPLAINED):
         raise unknown("term", term, (*columns.features, UNEXPLAINED))
     equations = fold_equations(moments)
-    scale = rank_scale(moments, equations)[0, 1]
+    scale = rank_scale(equations)[0, 1]
     all_pairs = PairDesign.complete(moments.n_stimuli)
     explained = np.zeros(all_pairs.n_pairs)
     for fold, of_fold in enumerate(equations):

@@ -120,7 +120,7 @@ class PermutedContributions:
                 ).centred(self.inside[fold].rank_means)
                 for subset, share in self._sets(fold, feature):
                     terms[some] += share * _added(permuted, subset, permuted_equations, inside)
-        return terms * rank_scale(moments, self.equations)
+        return terms * rank_scale(self.equations)
 
     def _sets(self, fold: int, feature: int) -> Iterator[tuple[FeatureSubset, float]]:
         """Sets of the other features, each with how much what the feature adds to it counts."""

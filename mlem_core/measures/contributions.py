@@ -118,7 +118,7 @@ def contributions(
     equations = fold_equations(moments)
     columns, n_layers = moments.columns, moments.n_layers
     n_features = len(columns.features)
-    scale = rank_scale(moments, equations)
+    scale = rank_scale(equations)
     is_exact = n_features <= exact_up_to
     by_draw = np.zeros((1 if is_exact else orders, n_features, n_layers, n_layers))
     # Many small systems of equations, for which several threads would only be in the way.
@@ -139,10 +139,14 @@ def contributions(
     )
 
 
-def rank_scale(moments: PairMoments, equations: Sequence[FoldEquations]) -> FloatArray:
-    """(n_layers, n_layers) factor from covariances inside folds to parts of the RSA correlation."""
-    among = np.sum([own.rank_covariances for own in equations], axis=0)
-    return np.divide(moments.rsa, among, out=np.zeros_like(among), where=among != 0)
+def rank_scale(equations: Sequence[FoldEquations]) -> FloatArray:
+    """(n_layers, n_layers) factor from covariances inside folds to parts of a correlation.
+
+    One over the spreads of both layers inside the folds; 0 for a layer without any.
+    """
+    squares = np.sum([np.diag(own.rank_covariances) for own in equations], axis=0)
+    factor = np.divide(1.0, np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0)
+    return np.outer(factor, factor)
 
 
 class FeatureSubset(NamedTuple):

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from explicit import held_out, pairs, training
+from explicit import held_out, pairs, shapley_values, training
 from inputs import for_each
-from made_moments import explicit_shapley, made_up
+from made_moments import made_up
 from scipy.stats import rankdata
 
 from mlem_core.base.numbers import nonnegative_quadratic
@@ -46,11 +46,11 @@ def weighted_numbers(made, weights, same_item=None):
         return total
 
     n_features = len(columns.features)
-    among = sum(covariance(ranks, ranks, own)[0, 1] for own in tests)
+    squares = sum(np.diag(covariance(ranks, ranks, own)) for own in tests)
     every = covariance(ranks, ranks, np.ones(len(i), dtype=bool))
     rsa = every[0, 1] / np.sqrt(every[0, 0] * every[1, 1])
-    terms = explicit_shapley(explained, n_features)
-    return np.append(terms / among * rsa, rsa)
+    terms = shapley_values(explained, n_features)
+    return np.append(terms / np.sqrt(squares.prod()), rsa)
 
 
 CODINGS = for_each(

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from inputs import refused
-from made_moments import explicit_shapley, made_up, moments_of_columns
+from made_moments import made_up, moments_of_columns
 from scipy.stats import rankdata
 
 from mlem_core.data.stimulus_csv import from_frame
@@ -68,14 +68,13 @@ def test_of_each_pair_it_is_what_explicit_fits_predict():
     ranks = [rankdata(distances) for distances in made.distances]
     ranks = [own - own.mean() for own in ranks]
     spread = np.sqrt((ranks[0] @ ranks[0]) * (ranks[1] @ ranks[1]))
-    rsa = ranks[0] @ ranks[1] / spread
-    expected, among = np.zeros((len(z), 4)), 0.0
+    expected, squares = np.zeros((len(z), 4)), np.zeros(2)
     for fold in range(3):
         use, test = explicit.training(folds, fold), explicit.held_out(folds, fold)
         centred = z[use] - z[use].mean(axis=0)
         inside = z[test] - z[test].mean(axis=0)
         own = [r[test] - r[test].mean() for r in ranks]
-        among += own[0] @ own[1]
+        squares += [r @ r for r in own]
 
         def predicted(members, layer, use=use, centred=centred, inside=inside):
             x = centred[:, list(members)]
@@ -83,12 +82,13 @@ def test_of_each_pair_it_is_what_explicit_fits_predict():
             gram += STABLE * np.diag(np.diag(gram))
             return inside[:, list(members)] @ np.linalg.solve(gram, x.T @ ranks[layer][use])
 
-        by_layer = [explicit_shapley(lambda s, k=k: predicted(s, k), 4) for k in (0, 1)]
+        by_layer = [explicit.shapley_values(lambda s, k=k: predicted(s, k), 4) for k in (0, 1)]
         expected[test] = (own[0] * by_layer[1] + own[1] * by_layer[0]).T / 2
     found = all_terms(made)
-    for feature, values in zip(columns.features, (expected * rsa / among).T, strict=True):
+    expected /= np.sqrt(squares.prod())
+    for feature, values in zip(columns.features, expected.T, strict=True):
         np.testing.assert_allclose(found[feature], values, atol=1e-12)
-    rest = ranks[0] * ranks[1] / spread - expected.sum(axis=1) * rsa / among
+    rest = ranks[0] * ranks[1] / spread - expected.sum(axis=1)
     np.testing.assert_allclose(found[UNEXPLAINED], rest, atol=1e-12)
 
 

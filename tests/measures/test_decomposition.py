@@ -1,4 +1,4 @@
-"""RSA divided among features: explicit pairs, every order and set of features, planted, noise."""
+"""RSA divided among features: explicit pairs, what is planted, what is noise; terms of ρ and τ."""
 
 import itertools
 
@@ -6,196 +6,173 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import index_of, refused, sums_and_ranks
+from inputs import for_each, refused, statistics_of
 from scipy.stats import rankdata, spearmanr
 
 from mlem_core.estimators.base import RidgeMLEM
-from mlem_core.measures import decomposition, shapley, similarity
-from mlem_core.measures.decomposition import (
-    UNEXPLAINED,
-    decompose,
-    divide,
-    score_terms,
-    tau_terms,
-)
-from mlem_core.measures.shapley import FeatureSubsets
-from mlem_core.pairs.crossfit import CrossFit, both_ways, fold_ceilings
+from mlem_core.measures import similarity
+from mlem_core.measures.decomposition import UNEXPLAINED, decompose, score_terms, tau_terms
 
 N = 45
-
-
-def made(features, layers, folds=None):
-    tables, ranks, _ = sums_and_ranks(index_of(features, folds), layers)
-    return tables, ranks.rsa()
+FEATURES, FOLDS = explicit.random_features(N), explicit.random_folds(N, 3)
+LAYERS = [explicit.random_layer(FEATURES, seed) for seed in range(3)]
 
 
 @pytest.fixture(scope="module")
-def case():
-    features = explicit.random_features(N)
-    layers = [explicit.random_layer(features, seed) for seed in range(3)]
-    return features, layers, *made(features, layers, explicit.random_folds(N, 3))
+def pairs():
+    return statistics_of(FEATURES, LAYERS, FOLDS)
 
 
-def test_terms_equal_those_of_every_order_of_the_features_over_explicit_pairs(case):
-    features, layers, tables, rsa = case
-    folds, x = explicit.random_folds(N, 3), explicit.feature_distances(features)
-    found = decompose(tables, rsa)
-    for a, b in ((0, 1), (1, 1)):
-        both = [rankdata(explicit.squared(layers[layer])) for layer in (a, b)]
-        orders = [explicit.priority(x, ranks, folds) for ranks in both]
-
-        def value(chosen, both=both, orders=orders):
-            return explicit.cross_fitted(x, *both, folds, chosen, orders)
-
-        expected = explicit.shapley_values(value, x.shape[1])
-        np.testing.assert_allclose(found.terms[:, a, b], expected, atol=1e-9)
-
-
-def test_one_fold_cannot_be_cross_fitted(case):
-    features, layers, *_ = case
-    with refused("at least two"):
-        decompose(*made(features, layers))
-
-
-def test_the_ceiling_of_a_fold_is_that_of_explicit_pairs(case):
-    features, layers, tables, _ = case
-    folds, x = explicit.random_folds(N, 3), explicit.feature_distances(features)
-    found = fold_ceilings(tables)
-    for layer, rows in enumerate(layers[:2]):
-        for fold in range(3):
-            expected = explicit.ceiling(x, explicit.squared(rows), folds, fold)
-            assert found[layer, fold] == pytest.approx(expected, abs=1e-9)
-
-
-def test_terms_and_the_unexplained_add_up_to_the_rsa_correlation(case):
-    features, layers, tables, rsa = case
-    found = decompose(tables, rsa)
-    expected = spearmanr(explicit.squared(layers[0]), explicit.squared(layers[2])).statistic
+def test_terms_and_the_unexplained_add_up_to_the_rsa_correlation(pairs):
+    found = decompose(pairs)
+    expected = spearmanr(explicit.squared(LAYERS[0]), explicit.squared(LAYERS[2])).statistic
     assert found.values[:, 0, 2].sum() == pytest.approx(expected, abs=1e-9)
-    np.testing.assert_allclose(found.values.sum(axis=0), rsa, atol=1e-12)
+    np.testing.assert_allclose(found.values.sum(axis=0), pairs.moments.rsa, atol=1e-12)
     assert found.error is None
-    fewer = decompose(tables.of_features(["kind", "gender"]), rsa)
-    own, _ = made(features[["kind", "gender"]], layers, explicit.random_folds(N, 3))
-    np.testing.assert_allclose(fewer.terms, decompose(own, rsa).terms, atol=1e-12)
+    fewer = decompose(pairs.of_features(["kind", "gender"]))
+    alone = decompose(statistics_of(FEATURES[["kind", "gender"]], LAYERS, FOLDS))
+    np.testing.assert_allclose(fewer.terms, alone.terms, atol=1e-12)
+    sampled = decompose(pairs, exact_up_to=2)
+    assert sampled.error is not None
+    np.testing.assert_allclose(sampled.values.sum(axis=0), pairs.moments.rsa, atol=1e-12)
 
 
-def test_sampled_orders_come_within_their_error_and_still_add_up(case):
-    _, _, tables, rsa = case
-    exact = decompose(tables, rsa)
-    found = decompose(tables, rsa, exact_up_to=2, orders=40, seed=1)
-    assert found.error is not None and found.error.max() < 0.01
-    np.testing.assert_allclose(found.values.sum(axis=0), rsa, atol=1e-12)
-    np.testing.assert_array_less(np.abs(found.terms - exact.terms), 4 * found.error + 1e-12)
-
-
-def in_folds(features, layers):
-    return made(features, layers, explicit.random_folds(len(features)))
-
-
-def planted(n=800, seed=0):
-    """Balanced, independent binary features a, b, c and a copy of a."""
+def balanced(n=800, seed=0):
+    """Balanced, independent binary features a, b, c."""
     values = np.array(list(itertools.product("xy", repeat=3)))[np.arange(n) % 8]
-    features = pd.DataFrame(values, columns=["a", "b", "c"]).assign(copy=values[:, 0])
-    return features, np.random.default_rng(seed)
+    return pd.DataFrame(values, columns=["a", "b", "c"]), np.random.default_rng(seed)
 
 
 def divided(features, layers):
     """The terms of two layers by name, and their RSA."""
-    tables, rsa = in_folds(features, layers)
-    return decompose(tables, rsa).pair(0, 1).set_index("term")["value"], rsa[0, 1]
+    found = decompose(statistics_of(features, layers, explicit.random_folds(len(features))))
+    return found.pair(0, 1).set_index("term")["value"], found.rsa[0, 1]
 
 
 def test_a_feature_that_two_layers_share_is_given_everything():
-    features, rng = planted()
+    features, rng = balanced()
     shared = 3.0 * (features[["a"]] == "x").to_numpy()
     layers = [np.hstack((shared, rng.standard_normal((len(features), 5)))) for _ in range(2)]
-    found, rsa = divided(features[["a", "b", "c"]], layers)
+    found, rsa = divided(features, layers)
     assert found["a"] == pytest.approx(rsa, abs=0.02) and found["a"] > 0.2
     assert found.drop("a").abs().max() < 0.02
 
 
 def test_what_is_common_but_no_feature_is_unexplained():
-    features, rng = planted()
+    features, rng = balanced()
     common = rng.standard_normal((len(features), 4))
     layers = [common + 0.3 * rng.standard_normal(common.shape) for _ in range(2)]
     found, rsa = divided(features, layers)
     assert found[UNEXPLAINED] == pytest.approx(rsa, abs=0.02) and rsa > 0.7
 
 
-def test_score_terms_add_up_to_rho_and_equal_every_order_over_explicit_pairs(case):
-    features, layers, tables, _ = case
-    fits = RidgeMLEM().cross_validate(tables)
-    terms = score_terms(tables, fits.weights)
-    np.testing.assert_allclose(terms.sum(axis=-1), fits.rho, atol=1e-9)
-    folds = explicit.random_folds(N, 3)
-    test, other = explicit.held_out(folds, 1), explicit.training(folds, 1)
-    x = explicit.feature_distances(features)
-    predicted = np.round(x**2 @ fits.weights[0, 1], 12)
-    true = rankdata(explicit.squared(layers[0])[test])
-    own = rankdata(predicted[test])
-    # The rank that any pair's prediction has among those of the fold's pairs.
-    below = (predicted[:, None] > predicted[test]).sum(axis=1)
-    tied = (predicted[:, None] == predicted[test]).sum(axis=1)
-    ranks, true = below + tied / 2, true - true.mean()
-    scale = own.std() * true.std() * len(own)
-
-    def value(chosen, order):
-        """The covariance with the mean prediction that the chosen features alone allow."""
-        if len(chosen) == x.shape[1]:
-            return (own - own.mean()) @ true / scale
-        kept = [f for f in order if f in chosen]
-        places = np.flatnonzero(test), np.flatnonzero(other)
-        return explicit.coarser_means(x, ranks, kept, *places) @ true / scale
-
-    alone = [round(value((f,), (f,)), 9) for f in range(x.shape[1])]
-    order = sorted(range(x.shape[1]), key=lambda f: -alone[f])
-    expected = explicit.shapley_values(lambda chosen: value(chosen, order), x.shape[1])
-    np.testing.assert_allclose(terms[0, 1], expected, atol=1e-9)
+def test_what_two_features_do_only_together_is_unexplained_unless_it_is_a_column():
+    features, rng = balanced()
+    both = 3.0 * ((features["a"] == "x") == (features["b"] == "x")).to_numpy()[:, None]
+    layers = [np.hstack((both, rng.standard_normal((len(features), 5)))) for _ in range(2)]
+    found, rsa = divided(features, layers)
+    assert found[UNEXPLAINED] == pytest.approx(rsa, abs=0.02) and rsa > 0.2
+    folds = explicit.random_folds(len(features))
+    crossed = decompose(statistics_of(features, layers, folds, interactions=True))
+    terms = crossed.terms[:, 0, 1]
+    assert crossed.unexplained[0, 1] < 0.05 and abs(terms[0] - terms[1]) < 0.01 > abs(terms[2])
 
 
-def with_noise(n, extra, seed=0):
-    """A balanced feature that two layers have, beside features of pure noise."""
+CENTRES = np.random.default_rng(7).standard_normal((4, 4))
+
+
+def planted(n, seed):
+    """A class and a number that two layers share beside noise of their own; two idle features."""
     rng = np.random.default_rng(seed)
+    kind, size, idle = rng.integers(0, 4, n), rng.random(n), rng.integers(0, 8, n)
+    features = pd.DataFrame({"kind": [f"k{k}" for k in kind], "size": size})
+    features = features.assign(idle=[f"i{k}" for k in idle], number=rng.random(n))
+    noise = rng.standard_normal((2, n, 3))
+    return features, [np.column_stack((CENTRES[kind], 4 * size, own)) for own in noise]
+
+
+def truth(n=200_000):
+    """Terms of the class and the number in the population: of pairs that share no stimulus."""
+    features, layers = planted(2 * n, 0)
+    first, second = (features[at].reset_index(drop=True) for at in (slice(n), slice(n, None)))
+    of_two = [first["kind"].where(first["kind"] < second["kind"], second["kind"])]
+    of_two.append(first["kind"].where(first["kind"] > second["kind"], second["kind"]))
+    columns = pd.get_dummies(of_two[0] + of_two[1]).to_numpy(float)[:, 1:]
+    columns = np.column_stack((columns, (first["size"] - second["size"]) ** 2))
+    columns -= columns.mean(axis=0)
+    ranks = [rankdata(((own[:n] - own[n:]) ** 2).sum(axis=1)) for own in layers]
+    ranks = [(own - own.mean()) / own.std() / np.sqrt(n) for own in ranks]
+
+    def value(members):
+        x = columns[:, [*range(9)] * (0 in members) + [9] * (1 in members)]
+        return (x @ np.linalg.lstsq(x, ranks[0], rcond=None)[0]) @ ranks[1] if members else 0.0
+
+    return explicit.shapley_values(value, 2)
+
+
+@for_each(
+    "n, n_seeds",
+    pytest.param(60, 100, marks=pytest.mark.slow),
+    pytest.param(300, 30, marks=pytest.mark.slow),
+    (2_000, 2),
+)
+def test_planted_terms_are_those_of_the_population_and_idle_features_have_none(n, n_seeds):
+    found = []
+    for seed in range(n_seeds):
+        features, layers = planted(n, seed + 1)
+        folds = explicit.random_folds(n, 5, seed)
+        found.append(decompose(statistics_of(features, layers, folds, ("kind", "idle"))).terms)
+    terms = np.mean(found, axis=0)[:, 0, 1]
+    np.testing.assert_allclose(terms[:2], truth(), atol=0.01)
+    assert np.abs(terms[2:]).max() < 0.005
+
+
+def test_layers_with_nothing_in_common_have_terms_as_small_as_their_similarity():
+    """A ratio of two similarities near 0 would be of any size."""
+    terms = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        features = pd.DataFrame({"a": rng.choice(list("uvwxyz"), 60), "b": rng.random(60)})
+        layers = [rng.standard_normal((60, 5)) for _ in range(2)]
+        pairs = statistics_of(features, layers, explicit.random_folds(60, 5, seed), ("a",))
+        terms.append(decompose(pairs).terms[:, 0, 1])
+    assert np.abs(terms).max() < 0.1
+    assert np.abs(np.mean(terms, axis=0)).max() < 0.005
+
+
+@for_each(
+    "n, extra",
+    (450, lambda rng, n: {"noise": rng.normal(size=n).round(3)}),
+    (300, lambda rng, n: {f"n{k}": rng.choice(list("abc"), n) for k in range(40)}),
+)
+def test_features_of_pure_noise_leave_terms_and_the_unexplained_as_they_were(n, extra):
+    rng = np.random.default_rng(0)
     features = pd.DataFrame({"true": np.array(list("xy"))[np.arange(n) % 2]})
     shared = 2.5 * (features[["true"]] == "x").to_numpy()
     layers = [np.hstack((shared, rng.standard_normal((n, 3)))) for _ in range(2)]
-    return features, features.assign(**extra(rng, n)), layers
+    before, _ = divided(features, layers)
+    after, _ = divided(features.assign(**extra(rng, n)), layers)
+    assert before["true"] > 0.1
+    for term in ("true", UNEXPLAINED):
+        assert after[term] == pytest.approx(before[term], abs=0.01)
+    assert abs(after.drop(["true", UNEXPLAINED]).sum()) < 0.01
 
 
-# Stimuli, noise, and data sets.
-NOISE = {
-    "a normal number with three decimals": (
-        450, lambda rng, n: {"noise": rng.normal(size=n).round(3)}, 1,
-    ),
-    "forty nominal features of 60 stimuli": (
-        60, lambda rng, n: {f"n{k}": rng.choice(list("abc"), n) for k in range(40)}, 5,
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", NOISE)
-def test_features_of_pure_noise_leave_terms_ceilings_and_the_unexplained_as_they_were(name):
-    n, extra, data_sets = NOISE[name]
-    changes = []
-    for seed in range(data_sets):
-        *both, layers = with_noise(n, extra, seed)
-        made_of = [in_folds(features, layers) for features in both]
-        before, after = (decompose(*made, orders=2) for made in made_of)
-        assert before.terms[0, 0, 1] > 0.1
-        ceilings = [fold_ceilings(tables).mean() for tables, _ in made_of]
-        assert made_of[1][0].n_patterns > 2 * made_of[0][0].n_patterns
-        changes.append(
-            (
-                after.terms[0, 0, 1] - before.terms[0, 0, 1],
-                after.terms[1:, 0, 1].sum(),
-                after.unexplained[0, 1] - before.unexplained[0, 1],
-                ceilings[1] - ceilings[0],
-            )
-        )
-    # One data set decides where there are many pairs; else the mean of some, within its error.
-    error = np.std(changes, axis=0, ddof=1) / np.sqrt(data_sets) if data_sets > 1 else np.zeros(4)
-    assert (np.abs(np.mean(changes, axis=0)) < np.maximum(0.01, 3 * error)).all()
-    assert (error < 0.02).all()
+@for_each("interactions", False, True)
+def test_score_terms_share_out_rho_as_the_covariance_of_the_explicit_pairs(interactions):
+    pairs = statistics_of(FEATURES, LAYERS, FOLDS, interactions=interactions)
+    fits = RidgeMLEM().cross_validate(pairs)
+    terms = score_terms(pairs, fits.weights)
+    np.testing.assert_allclose(terms.sum(axis=-1), fits.rho, atol=1e-9)
+    test, distances = explicit.held_out(FOLDS, 1), explicit.feature_distances(FEATURES)
+    x = (explicit.products(distances) if interactions else distances**2)[test]
+    ranks = rankdata(explicit.squared(LAYERS[2]))[test]
+    shares = [np.cov(column, ranks)[0, 1] for column in (x * fits.weights[2, 1]).T]
+    expected = np.array(shares[:4])
+    for share, (f, g) in zip(shares[4:], itertools.combinations(range(4), 2), strict=False):
+        expected[[f, g]] += share / 2
+    expected *= fits.rho[2, 1] / np.sum(shares)
+    np.testing.assert_allclose(terms[2, 1], expected, atol=1e-9)
 
 
 def test_tau_terms_add_up_to_tau_and_show_what_is_ranked_differently():
@@ -208,10 +185,9 @@ def test_tau_terms_add_up_to_tau_and_show_what_is_ranked_differently():
     np.testing.assert_array_equal(tau_terms(np.array([[0.0, 0.0], [1.0, 2.0]]))[:, 0, 1], 0)
 
 
-def test_tables_of_all_layers(case):
-    _, _, tables, rsa = case
-    layers = [("one", 0), ("one", 1), ("two", 0)]
-    found = decompose(tables, rsa)
+def test_tables_of_all_layers(pairs):
+    layers, rsa = [("one", 0), ("one", 1), ("two", 0)], pairs.moments.rsa
+    found = decompose(pairs)
     table = found.table(layers)
     assert len(table) == 3 * 5
     sums = table.groupby(["model_a", "layer_a", "model_b", "layer_b"], sort=False)["value"].sum()
@@ -223,105 +199,3 @@ def test_tables_of_all_layers(case):
     assert summary.loc[("one", "two"), "share"].sum() == pytest.approx(1.0)
     with refused("knd", "kind"):
         found.matrix("knd", layers)
-
-
-def test_patterns_that_no_other_stimuli_have_fall_back_on_coarser_ones():
-    rng = np.random.default_rng(3)
-    n, folds = 36, explicit.random_folds(36, 3)
-    # Hardly a pattern has pairs both inside and outside a fold; the layers have other features.
-    features = pd.DataFrame(
-        {
-            "fine": rng.normal(size=n).round(2),
-            "kind": rng.choice(list("abcd"), n),
-            "size": rng.integers(0, 5, n).astype(float),
-            "odd": [None if i % 5 == 0 else str(i % 7) for i in range(n)],
-        }
-    )
-    layers = [rng.standard_normal((n, 3)) for _ in range(2)]
-    layers[0][:, 0] += 3.0 * (features["kind"] == "a")
-    layers[1][:, 0] += 1.5 * features["size"]
-    x = explicit.feature_distances(features)
-    ra, rb = (rankdata(explicit.squared(layer)) for layer in layers)
-    orders = [explicit.priority(x, ranks, folds) for ranks in (ra, rb)]
-    assert orders[0][0] == 1 and orders[1][0] == 2
-    tables, _ = made(features, layers, folds)
-    fit = CrossFit.of(tables)
-    np.testing.assert_array_equal(np.argsort(fit.priority, axis=1), orders)
-    for chosen in ((0, 1, 2, 3), (0, 3), (0, 2, 3), (1, 2)):
-        own = fit.explained(fit.whole.only(np.array(chosen)))[0, 0, 1]
-        expected = explicit.cross_fitted(x, ra, rb, folds, chosen, orders)
-        assert own == pytest.approx(expected, abs=1e-9)
-
-
-FEATURES, LAYERS, FOLDS, DRAWS = 4, 2, 3, 5
-
-
-def random_fit(seed=0, sizes=(2, 5, 3, 2), share=0.6):
-    """Patterns, and sums by fold of which some have no pairs."""
-    rng = np.random.default_rng(seed)
-    every = np.array(list(itertools.product(*map(range, sizes))), dtype=np.int64)
-    codes = every[rng.random(len(every)) < 0.7]
-    counts = rng.poisson(share, (len(codes), 2, 1, FOLDS, DRAWS)).astype(float)
-    ranks = rng.normal(size=(len(codes), 2, LAYERS, FOLDS, DRAWS)) * counts
-    priority = np.stack([rng.permutation(len(sizes)) for _ in range(LAYERS)])
-    spread = rng.random((DRAWS, LAYERS)) + 0.5
-    return CrossFit(codes, np.concatenate((counts, ranks), axis=2), spread, priority)
-
-
-def by_patterns(fit, chosen, d):
-    """v of a set of features in one draw: (n_layers, n_layers), pattern by pattern."""
-    found, used = np.zeros((LAYERS, LAYERS)), 0
-    for k in range(FOLDS):
-        inside, outside = (fit.sums[:, side, :, k, d] for side in (0, 1))
-        pairs = inside[:, 0].sum()
-        if pairs == 0:
-            continue
-        used += 1
-        for a in range(LAYERS):
-            order = sorted(chosen, key=lambda f, a=a: fit.priority[a, f])
-            for p, code in enumerate(fit.codes):
-                for n in range(len(order), -1, -1):
-                    alike = (fit.codes[:, order[:n]] == code[order[:n]]).all(axis=1)
-                    if outside[alike, 0].sum() > 0:
-                        mean = outside[alike, 1 + a].sum() / outside[alike, 0].sum()
-                        found[a] += mean * inside[p, 1:] / pairs
-                        break
-    return (found + found.T) / 2 / np.outer(fit.spread[d], fit.spread[d]) / max(used, 1)
-
-
-@pytest.mark.parametrize("share", [0.6, 0.05])
-def test_every_set_of_features_explains_what_loops_over_patterns_find(share):
-    fit = random_fit(share=share)
-    sets = FeatureSubsets.of(fit.codes, fit.priority)
-    found = both_ways(sets.explained(fit.sums), fit.spread)
-    for number, members in enumerate(sets.members):
-        for d in range(DRAWS):
-            expected = by_patterns(fit, np.flatnonzero(members).tolist(), d)
-            np.testing.assert_allclose(found[d, number], expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("share", [0.6, 0.05])
-def test_draws_together_are_divided_as_each_alone(share, monkeypatch):
-    fit = random_fit(seed=1, share=share)
-    together = divide(fit)
-    for d in range(DRAWS):
-        alone = divide(CrossFit(fit.codes, fit.sums[..., [d]], fit.spread[[d]], fit.priority))
-        np.testing.assert_allclose(together.terms[:, [d]], alone.terms, atol=1e-12)
-        np.testing.assert_allclose(together.whole[[d]], alone.whole, atol=1e-12)
-    # Too many patterns in all sets together: the same, set by set.
-    monkeypatch.setattr(shapley, "MOST_GROUPS", 10)
-    shapley._subsets_of.cache_clear()
-    assert FeatureSubsets.of(fit.codes, fit.priority) is None
-    np.testing.assert_allclose(divide(fit).terms, together.terms, atol=1e-12)
-    shapley._subsets_of.cache_clear()
-    monkeypatch.setattr(decomposition, "FEW_LAYERS", 1)
-    np.testing.assert_allclose(divide(fit).terms, together.terms, atol=1e-12)
-
-
-def test_its_shares_are_those_of_every_order_of_the_features():
-    fit = random_fit()
-    sets = FeatureSubsets.of(fit.codes, fit.priority)
-    for s, members in enumerate(sets.members):
-        only = tuple(np.flatnonzero(members).tolist())
-        expected = explicit.shapley_values(lambda chosen, only=only: chosen == only, FEATURES)
-        np.testing.assert_allclose(sets.shares[:, s], expected, atol=1e-15)
