@@ -87,12 +87,18 @@ def permutation_importance(
 
     def permute_in(fold: int) -> None:
         pairs, of_fold = tests.folds[fold], weights[:, fold]
-        rho = pairs.score(pairs.predictions(of_fold)[:, None]).rho[:, 0]
+        predictions = pairs.predictions(of_fold)
+        if pairs.is_grouped:
+            rho = pairs.score(predictions[:, None]).rho[:, 0]
+        else:
+            # Drawn as those of permutations are, so that what changes nothing drops by 0.
+            drawn_scores = [pairs.drawn_score(at, own) for at, own in enumerate(predictions)]
+            rho = np.array(drawn_scores)
         for part in range(shape[2]) if parts is None else parts:
             used = (of_fold[:, tests.columns.part == part] != 0).any(axis=1)
             # Permuting what has no weight changes nothing.
             layers = np.flatnonzero(used)
-            if not len(layers):
+            if not len(layers) or not len(pairs.counts):
                 continue
             selected = pairs.of_layers(layers.tolist())
             if pairs.codes is not None:

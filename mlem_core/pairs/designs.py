@@ -148,7 +148,7 @@ class PairDesign:
     @property
     def is_complete(self) -> bool:
         """Whether these are all pairs of the stimuli."""
-        return len(self.partner) == 0
+        return len(self.partner) == 0 and self.n_pairs == n_pairs(self.n_stimuli)
 
     @property
     def n_pairs(self) -> int:

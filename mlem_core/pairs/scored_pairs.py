@@ -264,7 +264,7 @@ def group_pairs(
     )
     for part, own in enumerate(codes.T):
         rest, _ = group_rows(np.delete(codes, part, axis=1))
-        if len(rest) * (own.max() + 1) > MOST_COMBINATIONS:
+        if len(rest) * (own.max(initial=0) + 1) > MOST_COMBINATIONS:
             return None
     return PairGroups(group, representative, codes)
 
