@@ -3,23 +3,22 @@
 import contextlib
 import io
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pytest
-from explicit import feature_distances, random_features, random_folds, random_layer, squared
+from explicit import squared
 
 from mlem_core import Analysis, AnalysisSpec, InputError, Store, run, write_csv
 from mlem_core.data import datasets
 from mlem_core.data.folds import group_folds
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.pairs.build import LayerWork, assembled, one_layer, pair_tables
 from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.ranks import PairRanks, pair_ranks
+from mlem_core.pairs.designs import PairDesign
+from mlem_core.pairs.pair_columns import PairColumns
+from mlem_core.pairs.statistics import ComparedPairs, PairStatistics, pair_statistics
 
 # What numbers are compared with, wherever nothing else is said.
 RIDGE: dict[str, Any] = {"estimator": "ridge", "values": ()}
@@ -76,56 +75,51 @@ def in_files(folder, table, made_up, **more):
     return AnalysisSpec(stimuli=str(folder / "words.csv"), representations=files, **RIDGE | more)
 
 
-def index_of(features, folds=None, *, resolved=(), **more):
-    """The index of the pairs of some stimuli, of one fold where none are given."""
+def statistics_of(
+    features,
+    layers,
+    folds=None,
+    resolved=(),
+    missing="ignore",
+    *,
+    interactions=False,
+    items=None,
+    **more,
+) -> PairStatistics:
+    """Pair statistics of arrays, with one fold where none are given.
+
+    Two stimuli of one item test no fold; `more` goes to `pair_statistics`.
+    """
     folds = np.zeros(len(features), dtype=np.int64) if folds is None else folds
-    return PairIndex.build(feature_columns(features, resolved=resolved), folds, **more)
+    columns = feature_columns(features, resolved=resolved)
+    design = PairDesign.complete(len(folds), items)
+    pairs = ComparedPairs.of(columns, folds, missing, interactions=interactions, design=design)
+    return pair_statistics(pairs, [lambda layer=layer: layer for layer in layers], **more)
 
 
-def tables_of(features, layers, folds, resolved=(), missing="ignore", **more):
-    """Pair tables of arrays; `more` goes to `pair_tables`."""
-    return sums_of(index_of(features, folds, resolved=resolved, missing=missing), layers, **more)
-
-
-def sums_of(index, layers, **more):
-    """Pair tables of arrays by an index; `more` goes to `pair_tables`."""
-    return pair_tables(index, [lambda layer=layer: layer for layer in layers], **more)
-
-
-def sums_and_ranks(index, layers):
-    """Pair tables of arrays by an index, the ranks of the pairs, the tables of designs by layer."""
-    ranks, designs, sums = PairRanks(len(layers), index.design.n_pairs), {}, []
-    for at, layer in enumerate(layers):
-        work = LayerWork("euclidean", f"layer {at}", train_ranks=True, ranks=True, designs=True)
-        found = one_layer(index, lambda layer=layer: layer, work)
-        ranks.put(at, found.doubled)
-        designs[at] = found.designs
-        sums.append(found.sums)
-    return assembled(index, sums, len(layers)), ranks, designs
-
-
-def tables_of_rows(features, folds, rows, layers):
-    """Pair tables of some stimuli alone, whose features are scaled as among all of them."""
-    spans = {c.name: c.span for c in feature_columns(features) if c.kind == "ordered"}
-    index = PairIndex.build(feature_columns(features.iloc[rows], spans), folds[rows])
-    return sums_of(index, [layer[rows] for layer in layers])
-
-
-def layer_pairs(features, layers, groups, folds, interactions=False, train_ranks=False):
-    """What `LayerPairs.of` makes of an analysis, from arrays."""
-    index = index_of(features, folds)
-    tables = sums_of(index, layers, train_ranks=train_ranks)
+def layer_pairs(features, layers, groups, folds, interactions=False, items=None, resolved=()):
+    """What `LayerPairs.of` makes of an analysis, from arrays; two of one item test no fold."""
+    columns = PairColumns.of(
+        feature_columns(features, resolved=resolved), interactions=interactions
+    )
+    names = [("m", number) for number in range(len(layers))]
     distances = [squared(layer) for layer in layers]
-    ranks = tuple(pair_ranks(own) for own in distances)
-    single = tuple(own.astype(np.float32) for own in distances)
-    names = tuple(("m", n) for n in range(len(layers)))
-    tables = tables.with_interactions(interactions)
-    return LayerPairs(
-        names, tables, ranks, single, index.design, index.cell, groups, folds, coded=index.coded
+    return LayerPairs.of_distances(
+        names, distances, columns, folds, groups, items, untested_items=items
     )
 
 
-def over_both(seed, n_sentences, n_forms, planted=0.0):
+class Words(NamedTuple):
+    """Made-up words with folds over both, their features, two layers, sentences and forms."""
+
+    features: pd.DataFrame
+    layers: list[Any]
+    groups: Any
+    items: Any
+    folds: Any
+
+
+def words_over_both(seed, n_sentences, n_forms, planted=0.0):
     """Words with folds over both; a feature of the word, of the sentence and of the stimulus."""
     rng = np.random.default_rng(seed)
     items = np.concatenate([rng.choice(n_forms, 3, replace=False) for _ in range(n_sentences)])
@@ -147,15 +141,14 @@ def over_both(seed, n_sentences, n_forms, planted=0.0):
     a, b = group_folds(groups, 3, seed), group_folds(items, 3, seed)
     low, high = np.minimum(a, b), np.maximum(a, b)
     folds = np.where(low == high, low, -1 - (high * (high - 1) // 2 + low))
-    pairs = layer_pairs(features, layers, groups, folds, train_ranks=True)
-    return features, layers, replace(pairs, items=items)
+    return Words(features, layers, groups, items, folds)
 
 
-def random_case(n_stimuli, n_layers, **more):
-    """Folds, layers and pair tables of random features, and those of all pairs one by one."""
-    features, folds = random_features(n_stimuli), random_folds(n_stimuli)
-    layers = [random_layer(features, seed) for seed in range(n_layers)]
-    return folds, layers, tables_of(features, layers, folds, **more), feature_distances(features)
+def over_both(*asked):
+    """The features and layers of `words_over_both`, and their pairs."""
+    made = words_over_both(*asked)
+    pairs = layer_pairs(made.features, made.layers, made.groups, made.folds, items=made.items)
+    return made.features, made.layers, pairs
 
 
 def three_layers(folder):

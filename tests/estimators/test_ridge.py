@@ -1,71 +1,95 @@
-"""Ridge metrics, and the choice between two: scikit-learn on explicit pairs, planted weights."""
+"""Ridge metrics: nested loops over scikit-learn on explicit pairs, and planted weights."""
 
-import itertools
+from dataclasses import replace
 
 import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import random_case, refused, tables_of
-from scipy.spatial.distance import squareform
+from inputs import for_each, refused, statistics_of, words_over_both
 from scipy.stats import rankdata
+from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GroupKFold
 
-from mlem_core.data.folds import group_folds
+from mlem_core.analysis import planning
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.data.folds import fold_pairs, group_folds
+from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.estimators.base import RidgeMLEM
-from mlem_core.estimators.normal_equations import (
-    moments,
-    penalty_matrices,
-    ridge_weights,
-    training_blocks,
+from mlem_core.estimators.ridge_solver import ALPHAS, RidgeSolver, inner_scores
+from mlem_core.measures.importance import fitted
+
+N = 60
+FEATURES, FOLDS = explicit.random_features(N), explicit.random_folds(N)
+LAYERS = [explicit.random_layer(FEATURES, seed) for seed in range(2)]
+
+
+@for_each(
+    "target, missing, interactions",
+    ("distance", "ignore", False),
+    ("rank", "level", False),
+    ("distance", "level", True),
 )
-from mlem_core.estimators.ridge_solver import ALPHAS, RidgeSolver, across_folds
-from mlem_core.pairs.crossfit import fold_ceilings
-
-N = 75
-
-
-@pytest.fixture(scope="module")
-def case():
-    folds, layers, tables, distances = random_case(N, 3, train_ranks=True)
-    return folds, layers, tables, distances
-
-
-@pytest.mark.parametrize("left_out", [(0,), (1, 3)])
-def test_fit_equals_sklearn_on_the_explicit_pairs(case, left_out):
-    folds, layers, tables, distances = case
-    equations = moments(tables, training_blocks(tables, [left_out]))
-    fitted = ridge_weights(equations, penalty_matrices(tables, ALPHAS))
-    use = explicit.training(folds, *left_out)
-    for layer, rows in enumerate(layers):
-        y = explicit.scaled(explicit.squared(rows)[use])
-        for a, alpha in enumerate(ALPHAS):
-            expected = explicit.ridge(distances[use] ** 2, y, alpha).coef_
-            np.testing.assert_allclose(fitted[layer, 0, a], expected, atol=1e-6)
+@pytest.mark.filterwarnings("ignore:The lbfgs solver did not converge")
+def test_nested_cross_validation_equals_the_slow_way(target, missing, interactions):
+    pairs = statistics_of(FEATURES, LAYERS, FOLDS, missing=missing, interactions=interactions)
+    distances = explicit.feature_distances(FEATURES, missing)
+    x = explicit.products(distances) if interactions else distances**2
+    model = RidgeMLEM(ALPHAS[::2], target=target)
+    fits, inner_rho = model.cross_validate(pairs), model.solve(pairs, range(5)).inner_rho
+    for layer, fold in ((0, 0), (1, 4)):
+        squared = explicit.squared(LAYERS[layer])
+        best = explicit.hold_ridge(fits, layer, fold, x, squared, FOLDS, ALPHAS[::2], target)
+        assert inner_rho[layer, fold] == pytest.approx(best, abs=1e-6)
 
 
-@pytest.mark.parametrize("target_of", ["distance", "rank"])
-def test_nested_cross_validation_equals_the_slow_way(case, target_of):
-    folds, layers, tables, distances = case
-    alphas = ALPHAS[::2]
-    fits = RidgeMLEM(alphas, target=target_of).cross_validate(tables)
-    np.testing.assert_array_equal(fits.ceiling, fold_ceilings(tables))
-    for layer, fold in ((0, 0), (2, 4)):
-        target = explicit.squared(layers[layer])
-        explicit.hold_ridge(fits, layer, fold, distances**2, target, folds, alphas, target_of)
+@pytest.mark.parametrize("target", ["distance", "rank"])
+def test_with_folds_over_both_it_does_too(target):
+    """Stimuli between two folds train where neither is tested, and two of one item test none."""
+    made = words_over_both(0, 30, 20)
+    pairs = statistics_of(made.features, made.layers, made.folds, items=made.items)
+    fits = RidgeMLEM(ALPHAS[::4], target=target).cross_validate(pairs)
+    x, apart = explicit.feature_distances(made.features) ** 2, fold_pairs(made.folds)
+    squared = explicit.squared(made.layers[1])
+    for fold in range(3):
+        explicit.hold_ridge(fits, 1, fold, x, squared, apart, ALPHAS[::4], target, made.items)
 
 
-def test_ridge_with_interactions_equals_sklearn(case):
-    _, layers, _, distances = case
-    features, x = explicit.random_features(N), explicit.products(distances)
+def test_ranks_are_those_among_all_pairs():
+    pairs = statistics_of(FEATURES, LAYERS, FOLDS)
+    found = RidgeMLEM([1e-9], target="rank").solve(pairs, [2])
+    use = explicit.training(FOLDS, 2)
+    ranks = rankdata(explicit.squared(LAYERS[0])) / len(use)
+    x = explicit.feature_distances(FEATURES) ** 2
+    expected = LinearRegression(positive=True).fit(x[use], ranks[use])
+    np.testing.assert_allclose(found.coef[0, 0], expected.coef_, atol=1e-7)
+    # Ranks run to 1; half a pair before the first is 0.
+    assert found.intercept[0, 0] == pytest.approx(expected.intercept_ - 0.5 / len(use), abs=1e-7)
+
+
+def test_a_refit_keeps_the_strengths_that_were_chosen():
+    for resolved in ((), ("kind",)):
+        model, pairs = RidgeSolver(), statistics_of(FEATURES, LAYERS, FOLDS, resolved)
+        solution = model.solve(pairs, range(5))
+        np.testing.assert_allclose(model.refit(pairs, solution), solution.coef, atol=1e-12)
+        other = statistics_of(FEATURES, LAYERS[::-1], FOLDS, resolved)
+        every = [RidgeMLEM([alpha], betas=()).solve(other, range(5)).coef for alpha in ALPHAS]
+        if not resolved:
+            refit = model.refit(other, solution)
+            for (layer, fold), choice in np.ndenumerate(solution.choice):
+                np.testing.assert_allclose(refit[layer, fold], every[choice][layer, fold])
+
+
+def test_ridge_with_interactions_equals_sklearn():
+    x = explicit.products(explicit.feature_distances(FEATURES))
     for target in ("distance", "rank"):
-        y = explicit.squared(layers[0])
+        y = explicit.squared(LAYERS[0])
         y = rankdata(y) / len(y) - 0.5 / len(y) if target == "rank" else explicit.scaled(y)
         expected = explicit.ridge(x, y, 1.0)
-        model = RidgeMLEM(alphas=[1.0], interactions=True, target=target).fit(features, layers[0])
+        model = RidgeMLEM(alphas=[1.0], interactions=True, target=target).fit(FEATURES, LAYERS[0])
         np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-6)
         assert model.intercept_ == pytest.approx(expected.intercept_, abs=1e-6)
-        np.testing.assert_allclose(model.predict(features), expected.predict(x), atol=1e-5)
+        np.testing.assert_allclose(model.predict(FEATURES), expected.predict(x), atol=1e-5)
         np.testing.assert_allclose(model.W_, model.W_.T)
 
 
@@ -87,6 +111,29 @@ def test_planted_weights_come_back():
     np.testing.assert_allclose(model.coef_, truth / truth.sum(), atol=1e-8)
     assert model.intercept_ == pytest.approx(0, abs=1e-8)
     assert model.score(features, layer) == pytest.approx(1)
+
+
+def test_twenty_numeric_features_have_the_score_of_explicit_pairs_and_planted_weights():
+    """Ten of them count; nothing is cut into bins, and importances follow the weights."""
+    n, rng = 160, np.random.default_rng(0)
+    truth = np.r_[np.linspace(3.0, 0.3, 10), np.zeros(10)]
+    values = rng.uniform(size=(n, 20))
+    values = (values - values.min(axis=0)) / np.ptp(values, axis=0)
+    layer = values * np.sqrt(truth) @ np.linalg.qr(rng.standard_normal((20, 20)))[0]
+    layer += 0.1 * rng.standard_normal(layer.shape)
+    features, folds = pd.DataFrame(values).add_prefix("f"), explicit.random_folds(n)
+    pairs = statistics_of(features, [layer], folds)
+    assert not pairs.tests.is_grouped
+    fits, importance = fitted(pairs)
+    i, j = explicit.pairs(n)
+    x = (values[i] - values[j]) ** 2
+    for fold in range(5):
+        test = explicit.held_out(folds, fold)
+        expected = explicit.rho(x[test] @ fits.weights[0, fold], explicit.squared(layer)[test])
+        assert fits.rho[0, fold] == pytest.approx(expected, abs=1e-9)
+    mean, drop = fits.weights[0].mean(axis=0), importance[0].mean(axis=0)
+    np.testing.assert_allclose(mean / mean.sum(), truth / truth.sum(), atol=0.015)
+    assert np.corrcoef(drop, truth)[0, 1] > 0.95 and np.abs(drop[10:]).max() < 0.003
 
 
 def test_estimator_chooses_alpha_and_scores_new_stimuli():
@@ -128,77 +175,50 @@ def test_too_few_groups_or_folds():
         group_folds(np.arange(4), 5, 0)
     with refused("a fold with 2"):
         group_folds(np.arange(10), 5, 0)
-    features = explicit.random_features(30)
-    tables = tables_of(features, [explicit.random_layer(features)], explicit.random_folds(30, 2))
-    with refused("at least 3"):
-        RidgeMLEM().cross_validate(tables)
+    pairs = statistics_of(FEATURES, LAYERS, explicit.random_folds(N, 2))
+    with refused("2 folds", "at least 3"):
+        RidgeMLEM().cross_validate(pairs)
 
 
-def test_the_ceiling_is_what_the_best_function_of_the_pattern_reaches():
-    rng = np.random.default_rng(0)
-    n, folds = 500, explicit.random_folds(500, 5)
-    features = pd.DataFrame({"a": rng.choice(list("xy"), n), "b": rng.choice(list("xyz"), n)})
-    # Only the two together matter: no metric without interactions can have it all.
-    layer = rng.standard_normal((n, 3))
-    layer[:, 0] += 3.0 * ((features["a"] == "x") & (features["b"] == "y"))
-    fits = RidgeMLEM().cross_validate(tables_of(features, [layer], folds))
-    i, j = explicit.pairs(n)
-    apart = {f: features[f].to_numpy()[i] != features[f].to_numpy()[j] for f in "ab"}
-    target = explicit.squared(layer)
-    for fold in range(5):
-        test = explicit.held_out(folds, fold)
-        ranks = pd.Series(rankdata(target[test]))
-        best = ranks.groupby([own[test] for own in apart.values()]).transform("mean")
-        # With 4 patterns and 4,950 pairs the best function in hindsight is hardly too good.
-        assert fits.ceiling[0, fold] == pytest.approx(np.corrcoef(best, ranks)[0, 1], abs=0.03)
-    assert fits.ceiling.mean() > fits.rho.mean() + 0.02 > 0.07
+def test_the_score_of_a_choice_is_the_mean_over_inner_folds():
+    """Of the strength that is best there, over all outer folds and layers."""
+    by_value = statistics_of(FEATURES, LAYERS, FOLDS, ("kind",))
+    plain = statistics_of(FEATURES, LAYERS, FOLDS)
+    for target in ("distance", "rank"):
+        scores = []
+        for pairs in (by_value, plain):
+            inner_rho = RidgeMLEM(target=target).solve(pairs, range(5)).inner_rho
+            scores.append(inner_scores(pairs, ranked=target == "rank"))
+            assert scores[-1] == pytest.approx(inner_rho.mean(), abs=1e-12)
+        # Statistics by value hold those of the other coding.
+        coarser = inner_scores(by_value, ranked=target == "rank", by_value=False)
+        assert coarser == pytest.approx(scores[1], abs=1e-9)
 
 
-FEW, TARGETS = 50, ("distance", "rank")
-
-
-@pytest.fixture(scope="module")
-def few():
-    return random_case(FEW, 2, train_ranks=True)
-
-
-def slowly(x, target, folds, of):
-    """The highest mean ρ across two folds over the strengths, the spread being that of all."""
-    ranks = rankdata(target) - (len(target) + 1) / 2
-    i, j = explicit.pairs(len(folds))
-    means = np.zeros(len(ALPHAS))
-    for a, b in itertools.combinations(range(5), 2):
-        test = (np.minimum(folds[i], folds[j]) == a) & (np.maximum(folds[i], folds[j]) == b)
-        use = explicit.training(folds, a, b) & (folds[i] != folds[j])
-        y = explicit.scaled(target[use]) if of == "distance" else ranks[use] / len(ranks)
-        own = ranks[test] - ranks[test].mean()
-        spread = (ranks @ ranks) * test.sum() / len(ranks)
-        for at, alpha in enumerate(ALPHAS):
-            predicted = rankdata(np.round(x[test] @ explicit.ridge(x[use], y, alpha).coef_, 12))
-            predicted -= predicted.mean()
-            means[at] += own @ predicted / np.sqrt(max(predicted @ predicted * spread, 1e-300))
-    return means.max() / 10
-
-
-@pytest.mark.parametrize("of", TARGETS)
-def test_scores_across_folds_are_those_of_sklearn_on_explicit_pairs(few, of):
-    folds, layers, tables, distances = few
-    expected = [slowly(distances**2, explicit.squared(rows), folds, of) for rows in layers]
-    np.testing.assert_allclose(across_folds(tables, of == "rank"), expected, atol=1e-6)
-
-
-def test_what_is_tested_has_no_part_in_the_choice(few):
-    folds, layers, tables, _ = few
-    square = squareform(np.sqrt(explicit.squared(layers[0])))
-    i, j = explicit.pairs(FEW)
-    i, j = (end[folds[i] == folds[j]] for end in (i, j))
-    square[i, j] = square[j, i] = np.random.default_rng(0).permutation(square[i, j])
-    other = tables_of(
-        explicit.random_features(FEW), [square], folds, distance="precomputed", train_ranks=True
+def test_the_best_inner_score_decides_unless_the_papers_choice_is_within_the_gain(monkeypatch):
+    sentences = pd.DataFrame({"sentence": [f"s {k}" for k in range(N)]})
+    stimuli = from_frame(sentences.join(FEATURES), "made up")
+    asked = AnalysisSpec(estimator="auto", values="auto")
+    by_value = planning.with_choices_open(asked, stimuli).values
+    assert by_value == ("kind",)
+    scores = {}
+    monkeypatch.setattr(
+        planning, "inner_scores", lambda pairs, *, ranked, by_value: scores[ranked, by_value]
     )
-    for of in TARGETS:
-        np.testing.assert_allclose(
-            *(across_folds(one, of == "rank")[:1] for one in (other, tables)), rtol=1e-9
+    for plain, gains, expected in (
+        (0.5, (0.004, 0.004, 0.009), ("ridge", ())),
+        (0.5, (0.02, 0.0, 0.02), ("ridge-rank", ())),
+        (0.5, (0.0, 0.02, 0.02), ("ridge", by_value)),
+        (0.5, (0.02, 0.02, 0.05), ("ridge-rank", by_value)),
+    ):
+        of = [(True, False), (False, True), (True, True)]
+        scores.update(
+            {(False, False): plain} | {k: plain + g for k, g in zip(of, gains, strict=True)}
         )
-    tested = [RidgeSolver().cross_validate(one).rho[0] for one in (other, tables)]
-    assert np.abs(tested[0] - tested[1]).max() > 0.05
+        spec, choice = planning.settled(asked, stimuli, lambda rows: None)
+        assert (
+            (spec.estimator, spec.values)
+            == expected
+            == (choice["estimator"], tuple(choice["values"]))
+        )
+    assert replace(spec, estimator="auto", values="auto") == asked

@@ -1,6 +1,7 @@
 """RSA divided among features: explicit pairs, what is planted, what is noise; terms of ρ and τ."""
 
 import itertools
+from functools import lru_cache
 
 import explicit
 import numpy as np
@@ -91,7 +92,8 @@ def planted(n, seed):
     return features, [np.column_stack((CENTRES[kind], 4 * size, own)) for own in noise]
 
 
-def truth(n=200_000):
+@lru_cache
+def truth(n=100_000):
     """Terms of the class and the number in the population: of pairs that share no stimulus."""
     features, layers = planted(2 * n, 0)
     first, second = (features[at].reset_index(drop=True) for at in (slice(n), slice(n, None)))

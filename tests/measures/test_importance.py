@@ -1,145 +1,165 @@
-"""Importance: explicit pairs, refits, planted."""
+"""Importance: permutations of explicit pairs and of stimuli, refits, planted."""
 
 import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import for_each, tables_of
+from inputs import for_each, statistics_of
 
 from mlem_core.estimators.base import RidgeMLEM
 from mlem_core.measures.importance import (
-    conditional_importance,
     correlated_features,
     fitted,
-    grouped_importance,
     importances,
     loco_importance,
     most_important,
     permutation_importance,
     warning,
 )
-from mlem_core.pairs.tables import joined
+from mlem_core.measures.similarity import correlations_of_predictions
 
 N = 120
+FOLDS = explicit.random_folds(N, 3)
+CODINGS = for_each(
+    "more", {}, {"resolved": ("kind", "gender")}, {"interactions": True}, {"missing": "level"}
+)
 
 
-@pytest.fixture(scope="module")
-def case():
-    """Features, of which one mostly goes along with kind; folds, a layer, tables and fits."""
+def features_of(grouped):
+    """Features, of which one mostly goes along with kind; some of many values or none."""
     features, rng = explicit.random_features(N), np.random.default_rng(1)
     along = rng.random(N) < 0.9
     features["noun"] = np.where(along, features["kind"] == "noun", rng.random(N) < 0.5).astype(str)
-    folds, layer = explicit.random_folds(N, 3), explicit.random_layer(features)
-    tables = tables_of(features, [layer], folds)
-    return features, folds, layer, tables, RidgeMLEM().cross_validate(tables)
+    if grouped:
+        return features.drop(columns="frequency")
+    return features.assign(frequency=rng.random(N))
 
 
-def drop(case, fold, permute, n=200):
-    """Mean drop and its standard error; `permute(x, rng)` changes explicit feature distances."""
-    features, folds, layer, _, fits = case
-    test = explicit.held_out(folds, fold)
-    x, target = explicit.feature_distances(features)[test], explicit.squared(layer)[test]
-    # To permute distances is to permute their squares.
-    return explicit.drop(x**2, fits.weights[0, fold], target, permute, n)
+LAYER = explicit.random_layer(features_of(True))
 
 
-def test_importance_equals_permutations_of_the_explicit_pairs(case):
-    exact = permutation_importance(case[3], case[4].weights)[0, 2]
-    for f in range(5):
-        mean, error = drop(case, 2, explicit.permuting(f), 400)
-        assert exact[f] == pytest.approx(mean, abs=3 * error + 1e-12)
+@CODINGS
+def test_importance_of_groups_is_the_mean_over_permutations_of_pairs(more):
+    """It is computed: permuting a feature over pairs makes it independent of the others."""
+    features = features_of(True)[["kind", "gender", "length"]]
+    pairs = statistics_of(features, [LAYER], FOLDS, **more)
+    assert pairs.tests.is_grouped
+    weights = np.random.default_rng(0).random((1, 3, len(pairs.columns)))
+    computed = permutation_importance(pairs.tests, weights)
+    assert (computed.error == 0).all()
+    test = explicit.held_out(FOLDS, 2)
+    x = pairs.columns.of_pairs(*explicit.pairs(N))[test]
+    target = explicit.squared(LAYER)[test]
+    for part in range(len(pairs.columns.parts)):
+        own = np.flatnonzero(pairs.columns.part == part)
+        mean, error = explicit.drop(x, weights[0, 2], target, explicit.permuting(own), 200)
+        assert computed.drop[0, 2, part] == pytest.approx(mean, abs=4 * error + 1e-12)
 
 
-def test_conditional_importance_equals_permutations_among_pairs_that_agree(case):
-    exact = conditional_importance(case[3], case[4].weights)[0, 1]
-    assert exact.max() > 0.02
-    for f in range(5):
-
-        def permute(x, rng, f=f):
-            _, group = np.unique(np.round(np.delete(x, f, axis=1), 9), axis=0, return_inverse=True)
-            order = np.argsort(group, kind="stable")
-            x[order, f] = x[np.lexsort((rng.random(len(x)), group)), f]
-            return x
-
-        mean, error = drop(case, 1, permute)
-        assert exact[f] == pytest.approx(mean, abs=4 * error + 1e-3)
-
-
-def test_group_importance_equals_permutations_of_the_group(case):
-    tables, fits = case[3], case[4]
-    group = [tables.features.index(name) for name in ("kind", "noun")]
-    mean, error = drop(case, 0, explicit.permuting(group))
-    exact = grouped_importance(tables, fits.weights, ["kind", "noun"])[0, 0]
-    assert exact == pytest.approx(mean, abs=4 * error)
-    alone = permutation_importance(tables, fits.weights)
-    for f, name in enumerate(tables.features):
-        one = grouped_importance(tables, fits.weights, [name])
-        np.testing.assert_allclose(one, alone[..., f], atol=1e-12)
-    everything = grouped_importance(tables, fits.weights, list(tables.features))
-    np.testing.assert_allclose(everything, fits.rho, atol=1e-12)
+@CODINGS
+def test_elsewhere_it_is_the_mean_over_permutations_of_stimuli(more):
+    pairs = statistics_of(features_of(False), [LAYER], FOLDS, **more)
+    assert not pairs.tests.is_grouped
+    weights = np.random.default_rng(0).random((1, 3, len(pairs.columns)))
+    drawn = permutation_importance(pairs.tests, weights, permutations=100)
+    stimuli = np.flatnonzero(FOLDS == 1)
+    i, j = explicit.pairs(len(stimuli))
+    target = ((LAYER[stimuli[i]].astype(float) - LAYER[stimuli[j]]) ** 2).sum(axis=1)
+    x, rng = pairs.columns.of_pairs(stimuli[i], stimuli[j]), np.random.default_rng(5)
+    whole = explicit.rho(x @ weights[0, 1], target)
+    for part in range(3):
+        own, drops = pairs.columns.part == part, []
+        for _ in range(100):
+            order = rng.permutation(stimuli)
+            moved = np.where(own, pairs.columns.of_pairs(order[i], order[j]), x)
+            drops.append(whole - explicit.rho(moved @ weights[0, 1], target))
+        error = np.hypot(drawn.error[0, 1, part], np.std(drops) / 10)
+        assert drawn.drop[0, 1, part] == pytest.approx(np.mean(drops), abs=4 * error)
+        assert drawn.error[0, 1, part] == pytest.approx(np.std(drops) / 10, rel=0.4)
 
 
-def test_what_the_others_determine_has_no_importance_of_its_own():
+def test_what_the_others_determine_is_not_missed_when_it_is_left_out():
     features = explicit.random_features(150)[["kind", "length"]]
     features["copy"] = features["kind"]
-    tables = tables_of(features, [explicit.random_layer(features)], explicit.random_folds(150, 3))
-    fits = RidgeMLEM().cross_validate(tables)
-    by_name = importances(tables, [("m", 4)], fits, "ridge").set_index("feature")
+    layer, folds = explicit.random_layer(features), explicit.random_folds(150, 3)
+    pairs = statistics_of(features, [layer], folds)
+    fits = RidgeMLEM().cross_validate(pairs)
+    by_name = importances(pairs, [("m", 4)], fits, "ridge").set_index("feature")
     assert by_name.loc[["kind", "copy"], "permuted"].min() > 0.01
-    np.testing.assert_allclose(by_name.loc[["kind", "copy"], "conditional"], 0, atol=1e-12)
     assert by_name.loc[["kind", "copy"], "left_out"].abs().max() < 0.01
     assert by_name.loc["length", "left_out"] > 0.05
     assert by_name["model"].unique() == ["m"] and by_name["layer"].unique() == [4]
-    assert correlated_features(tables)[0] == ("kind", "copy", pytest.approx(1.0))
-    said = warning(correlated_features(tables))
+    correlated = correlated_features(pairs, fits.weights)
+    assert correlated[0] == ("kind", "copy", pytest.approx(1.0))
+    said = warning(correlated)
     assert "kind" in said and "copy" in said and "1.00" in said and warning([]) == ""
 
 
-def test_leaving_a_feature_out_is_a_fit_without_it(case):
-    features, folds, layer, tables, fits = case
-    found = loco_importance(tables, fits.rho, "ridge")
-    fewer = tables_of(features.drop(columns="kind"), [layer], folds)
+def test_with_interactions_a_feature_has_all_the_columns_that_it_is_in():
+    features = features_of(True)[["kind", "gender"]]
+    pairs = statistics_of(features, [LAYER], FOLDS, interactions=True)
+    fits = RidgeMLEM().cross_validate(pairs)
+    drop = permutation_importance(pairs.tests, fits.weights).drop[0].mean(axis=0)
+    table = importances(pairs, [("m", 0)], fits, "ridge").set_index("feature")
+    assert pairs.columns.parts == ("kind", "gender", "kind × gender")
+    assert table.loc["kind", "permuted"] == pytest.approx(drop[0] + drop[2])
+    assert table.loc["gender", "permuted"] == pytest.approx(drop[1] + drop[2])
+
+
+def test_leaving_a_feature_out_is_a_fit_without_it():
+    features = features_of(False)
+    pairs = statistics_of(features, [LAYER], FOLDS)
+    rho = RidgeMLEM().cross_validate(pairs).rho
+    found = loco_importance(pairs, rho, "ridge")
+    fewer = statistics_of(features.drop(columns="kind"), [LAYER], FOLDS)
     without = RidgeMLEM().cross_validate(fewer).rho
-    f = tables.features.index("kind")
-    np.testing.assert_allclose(found[..., f], fits.rho - without, atol=1e-9)
+    np.testing.assert_allclose(found[..., 0], rho - without, atol=1e-9)
 
 
-def test_what_changes_nothing_has_no_importance_beside_a_layer_in_which_it_does(case):
-    tables, fits = case[3], case[4]
-    both = joined([tables, tables])
-    weights = np.concatenate([fits.weights, fits.weights])
+@CODINGS
+def test_correlations_of_predictions_are_those_of_the_explicit_pairs(more):
+    pairs = statistics_of(features_of(True), [LAYER], FOLDS, **more)
+    weights = np.random.default_rng(0).random((1, 3, len(pairs.columns)))
+    x, columns = pairs.columns.of_pairs(*explicit.pairs(N)), pairs.columns
+    own = columns.first_feature == columns.second_feature
+    each = []
+    for metric in weights[0]:
+        of_features = [
+            x[:, own & (columns.first_feature == f)] @ metric[own & (columns.first_feature == f)]
+            for f in range(len(pairs.features))
+        ]
+        each.append(np.corrcoef(of_features))
+    found = correlations_of_predictions(pairs.moments, weights)
+    np.testing.assert_allclose(found, np.mean(each, axis=0), atol=1e-9)
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_what_changes_nothing_has_no_importance_beside_a_layer_in_which_it_does(grouped):
+    pairs = statistics_of(features_of(grouped), [LAYER, LAYER], FOLDS)
+    weights = np.random.default_rng(0).random((2, 3, len(pairs.columns)))
     # Without weight, or with one too small to order any pair anew.
     weights[0, :, 1] = 0
     weights[0, :, 2] = 1e-14 * weights[0].max()
-    weights[1, :, 1:3] = weights[1].max()
-    importance = permutation_importance(both, weights)
+    importance = permutation_importance(pairs.tests, weights).drop
     # Features that change nothing are tied wherever importances are ordered.
     assert (importance[0, :, 1:3] == 0).all() and not np.signbit(importance[0, :, 1:3]).any()
     assert (importance[1, :, 1:3] != 0).all()
 
 
-def test_few_values_are_merged_as_many_are_sorted(case, monkeypatch):
-    tables, weights = case[3], case[4].weights
-    # Of equal weights, predictions tie.
-    every = (weights, np.ones_like(weights))
-    merged = [permutation_importance(tables, own) for own in every]
-    monkeypatch.setattr("mlem_core.measures.importance.MERGED", 0)
-    for own, expected in zip(every, merged, strict=True):
-        assert expected.any()
-        np.testing.assert_allclose(permutation_importance(tables, own), expected, atol=1e-12)
-
-
-def test_large_tables_are_shared_out_and_cut_up_with_the_same_numbers(case, monkeypatch):
-    tables = case[3].with_interactions()
-    whole, importance = fitted(tables)
-    few = tables.of_features(tables.features[:-1])
-    monkeypatch.setattr("mlem_core.base.work.LARGE", 0)
-    monkeypatch.setattr("mlem_core.pairs.ranks.AT_ONCE", 1)
-    shared, again = fitted(tables)
-    for name in ("weights", "alpha", "rho", "rho_a", "ceiling"):
-        np.testing.assert_array_equal(getattr(shared, name), getattr(whole, name))
-    np.testing.assert_array_equal(again, importance)
-    np.testing.assert_array_equal(tables.of_features(few.features).target_sums, few.target_sums)
+def test_layers_have_the_numbers_that_each_has_alone_with_any_share_of_the_work(monkeypatch):
+    other = explicit.random_layer(features_of(True), 3)
+    for grouped in (True, False):
+        features = features_of(grouped)
+        together, importance = fitted(statistics_of(features, [LAYER, other], FOLDS))
+        with monkeypatch.context() as patch:
+            patch.setattr("mlem_core.base.work.LARGE", 0)
+            patch.setattr("mlem_core.pairs.ranks.AT_ONCE", 1)
+            patch.setattr("mlem_core.pairs.scored_pairs.MOST_VALUES", 0)
+            alone, its_importance = fitted(statistics_of(features, [other], FOLDS))
+        for name in ("weights", "alpha", "rho", "rho_a", "ceiling"):
+            expected = getattr(together, name)[1:]
+            np.testing.assert_allclose(getattr(alone, name), expected, atol=1e-9)
+        np.testing.assert_allclose(its_importance, importance[1:], atol=1e-9)
 
 
 @for_each(
@@ -152,10 +172,3 @@ def test_large_tables_are_shared_out_and_cut_up_with_the_same_numbers(case, monk
 )
 def test_what_matters_most_has_the_highest_mean_or_leads_in_most_layers(layers, expected):
     assert most_important(pd.DataFrame(layers, columns=["a", "b", "c"])) == expected
-
-
-def test_bins_of_many_values_move_importance_little(case, monkeypatch):
-    tables, fits = case[3], case[4]
-    exact = permutation_importance(tables, fits.weights)
-    monkeypatch.setattr("mlem_core.measures.importance.MAX_CELLS", 1)
-    assert 0 < np.abs(permutation_importance(tables, fits.weights) - exact).max() < 0.1
