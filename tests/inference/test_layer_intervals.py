@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from inputs import finished, in_files
+from mlem_core.inference.replicates import resampled_scores, resampled_terms
 from scipy.stats import norm, spearmanr, t
 
 from mlem_core.inference.explained import as_chosen
@@ -20,13 +21,12 @@ from mlem_core.inference.intervals import (
     similarity_table,
     terms_and_whole,
 )
-from mlem_core.inference.layer_intervals import blocks_of, layer_intervals
+from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.replicates import resampled_scores, resampled_terms
 from mlem_core.inference.resample import REPLICATES, jackknife, standard_error
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.measures.similarity import agreement
-from mlem_core.pairs.resampling_units import Units
+from mlem_core.pairs.resampling_units import StimulusUnits, Units
 from mlem_core.storage.store import Store
 
 A, B, C = (("m", layer) for layer in range(3))
@@ -38,7 +38,7 @@ def intervals(planted):
 
 
 def test_what_is_left_out_gives_the_rsa_of_the_others(planted, intervals):
-    kept = blocks_of(planted.analysis).weights
+    kept = StimulusUnits.of(planted.analysis.stimuli, planted.analysis.folds).blocks().weights
     for d in (0, 17):
         rows = np.flatnonzero(kept[d])
         assert len(rows) == 119

@@ -5,17 +5,18 @@ import numpy as np
 import pandas as pd
 import pytest
 from inputs import layer_pairs, refused
+from mlem_core.inference.replicates import Comparison
+from mlem_core.pairs.layer_sums import PairCells, of_some
 from scipy.stats import t
 
 from mlem_core import Store, explain, from_frame, with_intervals
 from mlem_core.analysis import similarities
 from mlem_core.inference.intervals import similarity_table
-from mlem_core.inference.layer_intervals import blocks_of, known_intervals, layer_intervals
+from mlem_core.inference.layer_intervals import known_intervals, layer_intervals
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.replicates import Comparison
 from mlem_core.inference.resample import t_quantile
 from mlem_core.measures.decomposition import decompose, with_sums
-from mlem_core.pairs.layer_sums import PairCells, of_some
+from mlem_core.pairs.resampling_units import StimulusUnits
 from mlem_core.pairs.similarities import SIMILARITIES, components
 from mlem_core.robustness.audit import audit, find_audit
 from mlem_core.robustness.flags import check
@@ -152,7 +153,7 @@ def test_intervals_of_all_layers_and_audit_take_it_by_its_name(planted, name):
     np.testing.assert_array_equal(every.scores, of_rsa.scores)
     assert known_intervals(whole, store, chosen, n_replicates=20).similarity == name
     compared = Comparison.of(whole, SIMILARITIES[name], whole.layers, chosen.features, store)
-    _, sums = compared.sums(blocks_of(whole).weights[3] > 0)
+    _, sums = compared.sums(StimulusUnits.of(whole.stimuli, whole.folds).blocks().weights[3] > 0)
     np.testing.assert_allclose(every.values_without[3], sums.similarity, atol=1e-6)
     assert {name, f"{name}_lower", f"{name}_p"} <= set(similarity_table(every).table)
     audited = audit(whole, store, similarity=name)

@@ -9,9 +9,9 @@ from inputs import in_files, tables_of, words
 from scipy.stats import spearmanr, t
 
 from mlem_core import RidgeMLEM, run
-from mlem_core.inference import layer_intervals
 from mlem_core.inference.resample import standard_error
 from mlem_core.measures.importance import permutation_importance
+from mlem_core.pairs.resampling_units import StimulusUnits
 from mlem_core.robustness import two_analyses as two
 from mlem_core.robustness.two_analyses import replication
 
@@ -64,7 +64,7 @@ def test_an_analysis_differs_from_itself_by_nothing_for_sure(both, results, stor
 
 def left_out(both):
     """The stimuli that each block leaves, one block after the other."""
-    blocks = layer_intervals.blocks_of(both[0][0])
+    blocks = StimulusUnits.of(both[0][0].stimuli, both[0][0].folds).blocks()
     assert len(blocks.sizes) == 3  # sentences, words, and both
     return [np.flatnonzero(row) for row in blocks.weights]
 
@@ -114,7 +114,7 @@ def test_a_planted_difference_is_found_in_its_interval(results, intervals, store
 def test_other_folds_leave_out_the_same_blocks(both, results, store):
     one = both[0][0]
     other = run(replace(one.spec, folds=4), store, progress=False)
-    blocks = [layer_intervals.blocks_of(each).weights for each in (one, other)]
+    blocks = [StimulusUnits.of(each.stimuli, each.folds).blocks().weights for each in (one, other)]
     np.testing.assert_array_equal(*blocks)
     assert two.find_paired(one, other, store) is None
     made = two.paired(one, other, store)
