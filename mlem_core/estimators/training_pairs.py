@@ -23,9 +23,9 @@ from mlem_core.pairs.scored_pairs import group_pairs
 
 # Of more pairs than the first a sample is taken without trying to group them; of more than the
 # second where they cannot be grouped.
-MOST_GROUPED, MOST_PAIRS = 2**23, 2**21
+MOST_GROUPED, MOST_PAIRS = 2**23, 2**19
 # Pairs of a sample.
-SAMPLED = 1_000_000
+SAMPLED = 250_000
 # Columns of so many pairs and columns are held at once, which take half a gigabyte.
 MOST_VALUES = 2**26
 # Gives the squared distances (n_pairs,) of a layer, by position, of the pairs of the design.
@@ -53,9 +53,9 @@ class TrainingPairs:
     """Pairs of stimuli of n_layers layers, grouped by equal rows of columns where that helps.
 
     All pairs are used where grouping leaves at most a quarter of them
-    (`mlem_core.pairs.scored_pairs.GROUPED`), or where they are at most 2 million (fewer with more
+    (`mlem_core.pairs.scored_pairs.GROUPED`), or where they are at most half a million (fewer with more
     than 32 columns, whose values would not fit into memory). Of more, and always of more than 8
-    million, these are a sample of about 1 million pairs, drawn at random with a fixed seed and
+    million, these are a sample of about 250,000 pairs, drawn at random with a fixed seed and
     the same for all layers and training sets: what is fitted is then fitted to that sample.
 
     Attributes
