@@ -13,8 +13,15 @@ from scipy.stats import rankdata
 from mlem_core import Store, from_frame, run
 from mlem_core.cli.commands import main
 from mlem_core.data.added import CANDIDATES, as_feature, candidates_of
-from mlem_core.inference.candidate_gains import Base, Beside, explained_and_left
+from mlem_core.inference.candidate_gains import (
+    AugmentedFit,
+    BaselineFit,
+    explained_and_without,
+)
+from mlem_core.inference.permuted_contributions import PermutedContributions
 from mlem_core.inference.what_else import common_share, explain_rest, rest_of
+from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.pair_columns import PairColumns
 
 WORDS = 3
 
@@ -44,15 +51,10 @@ def case(seed, n, layers, **more):
     return layer_pairs(stimuli.table[["kind"]], layers, groups, folds), stimuli.select(["kind"])
 
 
-def v(x, layers, folds, kept=None):
-    """What all features explain of two layers, from explicit pairs of the stimuli that stay."""
-    ranks = [rankdata(explicit.squared(layer)) for layer in layers]
-    order = [explicit.priority(x, own, folds) for own in ranks]
-    if kept is not None:
-        i, j = explicit.pairs(len(folds))
-        x, folds = x[kept[i] & kept[j]], folds[kept]
-        ranks = [rankdata(explicit.squared(layer[kept])) for layer in layers]
-    return explicit.cross_fitted(x, *ranks, folds, range(x.shape[1]), order)
+def explained(x, layers, folds):
+    """What all columns explain of the RSA of the first and the last layer, from explicit pairs."""
+    ranks = np.stack([rankdata(explicit.squared(layer)) for layer in layers])
+    return explicit.contributions(x, [{0}] * x.shape[1], ranks, folds)[0, 0, -1]
 
 
 @pytest.mark.parametrize("kind", ["numbers", "names"])
@@ -63,18 +65,39 @@ def test_gains_are_those_of_explicit_pairs(kind):
     layers = [rng.standard_normal((n, 4)) for _ in range(2)]
     pairs, stimuli = case(1, n, layers, _c=other)
     (candidate,) = [one for one in candidates_of(stimuli) if one.name == "_c"]
-    found = Beside.of(pairs, stimuli, candidate, "ignore")
+    fit = AugmentedFit.of(pairs, stimuli, candidate, "ignore")
+    baseline = BaselineFit.of(pairs, pairs.units.blocks(3))
+    moments = fit.pairs.statistics.moments
+    z = moments.columns.of_pairs(*explicit.pairs(n))
+    expected = explained(z, layers, pairs.folds)
+    gain = baseline.gain(fit, np.zeros(2))[0]
+    assert baseline.explained + gain == pytest.approx(expected, abs=1e-5)
+    # Permuted: the columns of other labels in their place, less what the features explain.
     givers = np.stack([np.arange(n), rng.permutation(n)])
-    base = Base.of(pairs, pairs.units.blocks(3))
+    permuted = PermutedContributions.of(moments, fit.pairs.ranks, beyond_all=True)
+    draws = permuted.of_feature(1, givers)[:, 0, -1]
     features = stimuli.table[["kind"]]
-    of = [explicit.feature_distances(features.assign(c=np.array(other)[row])) for row in givers]
-    expected = [v(x, layers, pairs.folds) for x in of]
-    np.testing.assert_allclose(found.permuted(base.of_each, givers), expected, atol=1e-9)
-    gain = base.gain(found, np.zeros(2))[0]
-    assert base.explained + gain == pytest.approx(expected[0], abs=1e-9)
-    kept = np.arange(n) >= 6
-    without = explained_and_left(found.ranked, found.tables, kept[None].astype(np.uint8))[2]
-    assert without[0] == pytest.approx(v(of[0], layers, pairs.folds, kept), abs=1e-9)
+    for draw, row in zip(draws, givers, strict=True):
+        columns = features.assign(c=np.array(other)[row])
+        by_value = [] if kind == "numbers" else ["c"] * (len({*names}) <= 24)
+        own = PairColumns.of(feature_columns(columns, resolved=by_value))
+        of_labels = explained(own.of_pairs(*explicit.pairs(n)), layers, pairs.folds)
+        assert draw == pytest.approx(of_labels - baseline.explained, abs=1e-5)
+
+
+def test_without_a_block_is_nearly_what_the_other_stimuli_give():
+    n, rng = 120, np.random.default_rng(1)
+    layers = [rng.standard_normal((n, 4)) for _ in range(2)]
+    pairs, _ = case(1, n, layers)
+    moved = layers[0] + 0.5 * layers[1]
+    pairs, _ = case(1, n, [layers[0], moved])
+    blocks = pairs.units.blocks(8)
+    value, without = explained_and_without(pairs, blocks)
+    kept = blocks.weights[0] > 0
+    features = pd.DataFrame({"kind": case(1, n, layers)[1].values("kind")})
+    z = explicit.feature_distances(features[kept].reset_index(drop=True)) ** 2
+    expected = explained(z, [layers[0][kept], moved[kept]], pairs.folds[kept])
+    assert without[0] == pytest.approx(expected, abs=max(2e-3, 0.3 * abs(value)))
 
 
 def test_a_planted_column_comes_first_in_python_and_on_the_command_line(
@@ -133,15 +156,13 @@ def test_two_planted_columns_explain_more_together_and_one_layer_is_explained_al
     alone, stimuli = case(5, n, rows[:1], **hidden)
     whole = rest_of(alone, stimuli, asked[:2], n_permutations=39)
     assert whole.rsa == 1.0 and [*whole.sure["candidate"]] == ["_first", "_second"]
-    x = explicit.feature_distances(stimuli.table[["kind", "_first"]])
-    (base, own) = (
-        Base.of(alone, alone.units.blocks(3)),
-        Beside.of(alone, stimuli, asked[0], "ignore"),
+    baseline = BaselineFit.of(alone, alone.units.blocks(3))
+    fit = AugmentedFit.of(alone, stimuli, asked[0], "ignore")
+    x = fit.pairs.statistics.columns.of_pairs(*explicit.pairs(n))
+    expected = explained(x, rows[:1], alone.folds)
+    assert baseline.explained + baseline.gain(fit, np.zeros(2))[0] == pytest.approx(
+        expected, abs=1e-4
     )
-    rank = rankdata(explicit.squared(rows[0]))
-    order = [explicit.priority(x, rank, alone.folds)] * 2
-    expected = explicit.cross_fitted(x, rank, rank, alone.folds, range(2), order)
-    assert base.explained + base.gain(own, np.zeros(2))[0] == pytest.approx(expected, abs=0.02)
 
 
 def test_reach_is_that_of_explicit_disjoint_pairs_and_finds_what_words_share():
