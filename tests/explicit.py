@@ -172,7 +172,7 @@ def explained(x, ranks, folds, tests):
     return found
 
 
-def contributions(x, features, ranks, folds, items=None):
+def contributions(x, features, ranks, folds, items=None, squares=None):
     """(n_features, n_layers, n_layers) contributions to the correlations of ranks, by brute force.
 
     In units of the spreads of the ranks inside the folds.
@@ -182,6 +182,7 @@ def contributions(x, features, ranks, folds, items=None):
     x : (n_pairs, n_columns)
     features : for each column the set of features that it belongs to
     ranks : (n_layers, n_pairs)
+    squares : (n_layers,) squared spreads inside the folds, where they are not those of the ranks
     """
     folds = np.asarray(folds)
     tests = [held_out(folds, fold, items) for fold in range(folds.max() + 1)]
@@ -190,7 +191,8 @@ def contributions(x, features, ranks, folds, items=None):
         own = [column for column, of in enumerate(features) if {*of} <= {*members}]
         return explained(x[:, own], ranks, folds, tests)
 
-    squares = sum(ranks[:, inside].var(axis=1) * inside.sum() for inside in tests)
+    if squares is None:
+        squares = sum(ranks[:, inside].var(axis=1) * inside.sum() for inside in tests)
     terms = shapley_values(value, 1 + max(max(of) for of in features))
     return terms / np.sqrt(np.outer(squares, squares))
 

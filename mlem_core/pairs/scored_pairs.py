@@ -391,7 +391,8 @@ class FoldPairsIndex:
             first, second = self.first[representative], self.second[representative]
             group = self.groups.group[some]
             counts = np.bincount(group, minlength=len(codes)).astype(np.float64)
-            sums = rank_sums.reshape(len(rank_sums), -1, len(codes))[:, numbers].sum(axis=1)
+            by_design = rank_sums.reshape(len(rank_sums), len(self.designs) - 1, len(codes))
+            sums = by_design[:, numbers].sum(axis=1)
         squares = rank_squares[:, numbers].sum(axis=1)
         if designs is not None:
             means = sums.sum(axis=1) / max(counts.sum(), 1.0)

@@ -9,11 +9,10 @@ import pytest
 from inputs import for_each, refused, statistics_of, words_over_both
 from scipy.stats import rankdata
 from sklearn.linear_model import LinearRegression
-from sklearn.model_selection import GroupKFold
 
 from mlem_core.analysis import planning
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.data.folds import fold_pairs, group_folds
+from mlem_core.data.folds import fold_pairs
 from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.estimators.base import RidgeMLEM
 from mlem_core.estimators.ridge_solver import ALPHAS, RidgeSolver, inner_scores
@@ -156,25 +155,7 @@ def test_ordered_features_keep_the_range_they_were_fitted_with():
     assert model.predict(near)[0] == pytest.approx(model.coef_[0] * 0.1**2 + model.intercept_)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 7])
-def test_folds_split_no_group_and_are_those_of_scikit_learn(seed):
-    groups = 3 * np.random.default_rng(seed).integers(0, 40, 200)
-    expected = np.empty(200, dtype=np.int64)
-    splitter = GroupKFold(5, shuffle=True, random_state=seed)
-    for fold, (_, test) in enumerate(splitter.split(groups, groups=groups)):
-        expected[test] = fold
-    found = group_folds(groups, 5, seed)
-    np.testing.assert_array_equal(found, expected)
-    np.testing.assert_array_equal(group_folds(groups, splitter, None), expected)
-    assert all(len(set(found[groups == group])) == 1 for group in groups)
-    assert (found != group_folds(groups, 5, seed + 1)).any()
-
-
-def test_too_few_groups_or_folds():
-    with refused("5 folds", "4 sentences"):
-        group_folds(np.arange(4), 5, 0)
-    with refused("a fold with 2"):
-        group_folds(np.arange(10), 5, 0)
+def test_two_folds_leave_none_to_choose_by():
     pairs = statistics_of(FEATURES, LAYERS, explicit.random_folds(N, 2))
     with refused("2 folds", "at least 3"):
         RidgeMLEM().cross_validate(pairs)

@@ -7,7 +7,7 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import index_of, sums_and_ranks
+from inputs import for_each, statistics_of
 from scipy import stats
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import rankdata, spearmanr
@@ -17,11 +17,9 @@ from mlem_core.measures import similarity
 from mlem_core.measures.decomposition import APART, MOST, NOT_EXPLAINED, PREDICTED, Decomposition
 from mlem_core.measures.decomposition import discordant_pairs as of
 from mlem_core.measures.similarity import tau_by_chance
-from mlem_core.pairs.ranks import NumbersInFile
+from mlem_core.pairs.ranks import NumbersInFile, PairRanks, pair_ranks
 
-
-def ranks_of(layers):
-    return sums_and_ranks(index_of(explicit.random_features(len(layers[0]))), layers)[1]
+FOLDS = explicit.random_folds(50)
 
 
 @pytest.mark.parametrize("in_memory", [True, False])
@@ -32,10 +30,15 @@ def test_rsa_equals_spearmanr_of_the_condensed_distances(in_memory, monkeypatch)
     rng = np.random.default_rng(0)
     layers = [rng.standard_normal((50, 9)), rng.integers(0, 2, (50, 4)).astype(float)]
     layers.append(layers[0] + rng.standard_normal((50, 9)))
-    rsa = ranks_of(layers).rsa()
+    squared = [explicit.squared(layer) for layer in layers]
+    ranks = PairRanks(3, len(squared[0]))
+    for at, own in enumerate(squared):
+        ranks.put(at, pair_ranks(own))
+    of_moments = statistics_of(explicit.random_features(50), layers, FOLDS).moments.rsa
     # Squares of whole numbers are exact, so that ties are ties on both sides.
     expected = spearmanr(np.transpose([pdist(layer, "sqeuclidean") for layer in layers]))
-    np.testing.assert_allclose(rsa, expected.statistic, atol=1e-9)
+    for rsa in (ranks.rsa(), of_moments):
+        np.testing.assert_allclose(rsa, expected.statistic, atol=1e-9)
 
 
 def test_of_numbers_in_a_file_only_what_is_read_is_in_memory(tmp_path):
@@ -95,13 +98,22 @@ def test_maps_of_very_few_layers(n):
     np.testing.assert_allclose(pdist(found), 0.4, atol=1e-3) if n > 1 else None
 
 
-def test_feature_correlations_equal_pearson_over_pairs():
-    features = explicit.random_features(60)
-    index = index_of(features, explicit.random_folds(60))
-    counts = np.bincount(index.cell_pattern, index.counts)
-    found = similarity.feature_correlations(index.patterns, counts)
-    expected = np.corrcoef(explicit.feature_distances(features).T)
-    np.testing.assert_allclose(found, expected, atol=1e-12)
+@for_each(
+    "more",
+    {"missing": "level"},
+    {"resolved": ("kind", "length")},
+    {"interactions": True},
+)
+def test_feature_correlations_equal_pearson_over_pairs(more):
+    """Of squared distances; by value they are those of same or different."""
+    features = explicit.random_features(50)
+    moments = statistics_of(features, [explicit.random_layer(features)], FOLDS, **more).moments
+    found = similarity.correlations_of_features(moments)
+    distances = explicit.feature_distances(features, more.get("missing", "ignore"))
+    np.testing.assert_allclose(found, np.corrcoef(distances.T**2), atol=1e-12)
+    same = features.assign(kind="noun")
+    moments = statistics_of(same, [explicit.random_layer(features)], FOLDS).moments
+    assert np.isnan(similarity.correlations_of_features(moments)[0]).all()
 
 
 @pytest.mark.parametrize("n", [4, 5, 6])

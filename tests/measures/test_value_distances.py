@@ -6,7 +6,7 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import index_of, tables_of
+from inputs import statistics_of
 from scipy.spatial import procrustes
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import spearmanr
@@ -21,15 +21,14 @@ from mlem_core.measures.value_distances import (
     value_map,
 )
 from mlem_core.pairs.columns import MISSING_NAME
-from validation.values import of_negative_type, psd_cost
 
 LAYERS = [("m", 0), ("m", 3)]
 CENTRES = np.array([[0.0, 0], [3, 0], [0, 1.5], [4, 4], [1, 5]])
 NAMES = np.array(["noun", "verb", "det", "aux", "pronoun"])
 
 
-def resolved_tables(features, layers, resolved=("kind",)):
-    return tables_of(features, layers, explicit.random_folds(len(features)), resolved)
+def by_value(features, layers, resolved=("kind",)):
+    return statistics_of(features, layers, explicit.random_folds(len(features)), resolved)
 
 
 def planted(centres, spread=0.3, n=500, seed=0):
@@ -43,15 +42,15 @@ def planted(centres, spread=0.3, n=500, seed=0):
 def case():
     features = explicit.random_features(80)
     layers = [explicit.random_layer(features, seed) for seed in range(2)]
-    tables = resolved_tables(features, layers, ("kind", "gender"))
-    return features, tables, np.random.default_rng(0).random((2, 5, len(tables.columns)))
+    pairs = by_value(features, layers, ("kind", "gender"))
+    return features, pairs, np.random.default_rng(0).random((2, 5, len(pairs.columns)))
 
 
 def test_the_table_is_what_the_named_weights_add_up_to(case):
-    features, tables, weights = case
-    table = value_distances(tables, weights, LAYERS)
+    features, pairs, weights = case
+    table = value_distances(pairs, weights, LAYERS)
     named = [
-        [dict(zip(tables.columns.names, fold, strict=True)) for fold in layer] for layer in weights
+        [dict(zip(pairs.columns.names, fold, strict=True)) for fold in layer] for layer in weights
     ]
     i, j = explicit.pairs(len(features))
     n_rows = 0
@@ -68,23 +67,23 @@ def test_the_table_is_what_the_named_weights_add_up_to(case):
                 assert row["distance"] == pytest.approx(np.mean(whole))
                 assert row["sd"] == pytest.approx(np.std(whole, ddof=1))
                 assert row["separation"] == pytest.approx(np.mean(apart))
-                pairs = [{texts[x], texts[y]} == {a, b} for x, y in zip(i, j, strict=True)]
-                assert row["n_pairs"] == sum(pairs)
+                same = [{texts[x], texts[y]} == {a, b} for x, y in zip(i, j, strict=True)]
+                assert row["n_pairs"] == sum(same)
                 n_rows += 1
     assert len(table) == n_rows and set(table["feature"]) == {"kind", "gender"}
 
 
 def test_planted_centres_come_back_as_a_map():
     features, layer = planted(CENTRES)
-    tables = resolved_tables(features, [layer])
+    pairs = by_value(features, [layer])
     order = sorted(range(5), key=lambda at: NAMES[at])
     expected = pdist(CENTRES[order])
     # Shrunk as far as the data choose, the distances keep their order.
-    chosen = value_distances(tables, fitted(tables)[0].weights, LAYERS[:1])
+    chosen = value_distances(pairs, fitted(pairs)[0].weights, LAYERS[:1])
     apart = chosen[chosen["value_a"] != chosen["value_b"]]
     assert spearmanr(apart["separation"], expected).statistic > 0.98
-    free = RidgeMLEM(betas=[1.0]).cross_validate(tables).weights
-    table = value_distances(tables, free, LAYERS[:1])
+    free = RidgeMLEM(betas=[1.0]).cross_validate(pairs).weights
+    table = value_distances(pairs, free, LAYERS[:1])
     found = square(distances_of_layer(table, "kind", ("m", 0)), "separation")
     assert list(found.index) == sorted(NAMES)
     roots = np.sqrt(squareform(found.to_numpy(), checks=False))
@@ -100,8 +99,8 @@ def test_two_layers_that_arrange_the_values_differently_are_told_apart():
     features, same = planted(CENTRES)
     moved = CENTRES[[3, 4, 0, 1, 2]]
     _, other = planted(moved)
-    tables = resolved_tables(features, [same, other])
-    table = value_distances(tables, fitted(tables)[0].weights, LAYERS)
+    pairs = by_value(features, [same, other])
+    table = value_distances(pairs, fitted(pairs)[0].weights, LAYERS)
     rho, distances = compare_layers(table, "kind", *LAYERS)
     truth = spearmanr(pdist(CENTRES), pdist(moved)).statistic
     assert rho == pytest.approx(truth, abs=0.1)
@@ -110,6 +109,8 @@ def test_two_layers_that_arrange_the_values_differently_are_told_apart():
 
 
 def test_the_projection_is_the_nearest_matrix_of_negative_type():
+    from validation.values import of_negative_type
+
     rng = np.random.default_rng(0)
     points = rng.standard_normal((6, 3))
     np.testing.assert_allclose(of_negative_type(pdist(points) ** 2, 6), pdist(points) ** 2)
@@ -131,19 +132,19 @@ def test_the_projection_is_the_nearest_matrix_of_negative_type():
 
 
 def test_the_cost_is_that_of_the_explicit_pairs(case):
-    features, tables, weights = case
-    found = psd_cost(tables, weights)
+    from validation.values import of_negative_type, psd_cost
+
+    features, pairs, weights = case
+    found = psd_cost(pairs, weights)
     assert found.shape == (2, 5)
-    folds = explicit.random_folds(80)
-    terms = tables.terms.dense[index_of(features, folds, resolved=("kind", "gender")).pair_pattern]
-    test = explicit.held_out(folds, 2)
+    test = explicit.held_out(explicit.random_folds(80), 2)
+    x, columns = pairs.columns.of_pairs(*explicit.pairs(80))[test], pairs.columns
     for at in range(2):
         target = explicit.squared(explicit.random_layer(features, at))[test]
         own = weights[at, 2].copy()
-        free = explicit.rho(terms[test] @ own, target)
+        free = explicit.rho(x @ own, target)
         for f, name in ((0, "kind"), (2, "gender")):
-            n = len(tables.value_names[f])
-            names = enumerate(tables.columns.names)
-            columns = [k for k, one in names if one.startswith(f"{name}: ") and "/" in one]
-            own[columns] = of_negative_type(own[columns], n)
-        assert found[at, 2] == pytest.approx(free - explicit.rho(terms[test] @ own, target))
+            names = enumerate(columns.names)
+            apart = [k for k, one in names if one.startswith(f"{name}: ") and "/" in one]
+            own[apart] = of_negative_type(own[apart], len(columns.value_names[f]))
+        assert found[at, 2] == pytest.approx(free - explicit.rho(x @ own, target))

@@ -7,7 +7,7 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import index_of
+from inputs import statistics_of
 from scipy.linalg import orthogonal_procrustes
 from scipy.spatial.distance import squareform
 from scipy.stats import rankdata, spearmanr
@@ -15,10 +15,8 @@ from sklearn.cross_decomposition import CCA
 from sklearn.decomposition import PCA
 from sklearn.neighbors import NearestNeighbors
 
-from mlem_core.measures.decomposition import decompose, with_sums
-from mlem_core.pairs import layer_sums
-from mlem_core.pairs.build import tables_without_layers
-from mlem_core.pairs.layer_sums import PairCells, of_some, similarity_sums
+from mlem_core.measures.decomposition import decompose
+from mlem_core.pairs import similarity_moments as module
 from mlem_core.pairs.similarities import (
     COMPONENTS,
     NEIGHBOURS,
@@ -27,6 +25,7 @@ from mlem_core.pairs.similarities import (
     components,
     procrustes,
 )
+from mlem_core.pairs.similarity_moments import similarity_among, similarity_moments
 
 N = 45
 NAMES = ("rsa", "cka", "neighbours")
@@ -34,16 +33,12 @@ slow = pytest.mark.slow
 each = pytest.mark.parametrize("name", NAMES)
 
 
-def cells_of(index):
-    return PairCells(index.cell, index.n_cells, np.zeros(N, dtype=int))
-
-
 def compared(name, features, layers, folds=None):
-    """The sums of some layers, and tables with them."""
-    index = index_of(features, folds)
+    """The similarities of some layers, and pair statistics that divide them."""
+    pairs = statistics_of(features, layers, folds)
     squared = [lambda layer=layer: explicit.squared(layer) for layer in layers]
-    found = similarity_sums(SIMILARITIES[name], squared, cells_of(index))
-    return found, with_sums(tables_without_layers(index), found)
+    moments = similarity_moments(SIMILARITIES[name], squared, pairs.columns, pairs.moments.folds)
+    return moments, moments.in_place_of_ranks(pairs)
 
 
 def numbers(name, layer):
@@ -98,7 +93,7 @@ def by_sets(a, b):
 )
 def test_similarities_are_those_of_libraries_and_definitions(case, name, expected):
     features, layers, _ = case
-    found = compared(name, features, layers)[0].similarity
+    found = compared(name, features, layers)[0].values
     for a, b in itertools.combinations(range(3), 2):
         assert found[a, b] == pytest.approx(expected(layers[a], layers[b]), abs=1e-9)
 
@@ -124,57 +119,56 @@ def test_neighbours_with_many_ties_are_those_of_every_row(seed):
 
 
 @each
-def test_terms_equal_those_of_every_order_of_the_features_over_explicit_pairs(case, name):
+def test_terms_are_contributions_to_what_explicit_pairs_have(case, name):
     features, layers, folds = case
-    x = explicit.feature_distances(features)
-    sums, tables = compared(name, features, layers, folds)
-    found = decompose(tables, sums.similarity)
-    for a, b in ((0, 1), (2, 2)):
-        own = [numbers(name, layers[layer]) for layer in (a, b)]
-        # A pattern says the same of (i, j) and (j, i): their mean is what it can tell of.
-        halves = [one.mean(axis=1) for one in own]
-        spread = np.prod([np.sqrt((one**2).mean()) for one in own])
-        scale = np.prod([half.std() for half in halves]) / spread
-        orders = [explicit.priority(x, half, folds) for half in halves]
-
-        def value(chosen, halves=halves, orders=orders, scale=scale):
-            return scale * explicit.cross_fitted(x, *halves, folds, chosen, orders)
-
-        expected = explicit.shapley_values(value, x.shape[1])
-        np.testing.assert_allclose(found.terms[:, a, b], expected, atol=1e-9)
-        whole = (own[0] * own[1]).mean() / spread
-        assert found.rsa[a, b] == pytest.approx(whole, abs=1e-9)
-        assert found.values[:, a, b].sum() == pytest.approx(whole, abs=1e-9)
+    moments, pairs = compared(name, features, layers, folds)
+    found = decompose(pairs)
+    values = np.stack([numbers(name, layer) for layer in layers])
+    # Columns say the same of (i, j) and (j, i): the mean is what they can tell of.
+    halves = values.mean(axis=2)
+    inside = [explicit.held_out(folds, fold) for fold in range(3)]
+    squares = sum(
+        (values[:, own] ** 2).mean(axis=2).sum(axis=1) - halves[:, own].sum(axis=1) ** 2 / own.sum()
+        for own in inside
+    )
+    x = explicit.feature_distances(features) ** 2
+    sets = [(f,) for f in range(x.shape[1])]
+    terms = explicit.contributions(x, sets, halves, folds, squares=squares)
+    np.testing.assert_allclose(found.terms, terms, atol=1e-9)
+    spread = np.sqrt((values**2).sum(axis=(1, 2)))
+    whole = np.einsum("apk,bpk->ab", values, values) / np.outer(spread, spread)
+    for matrix in (found.rsa, moments.values, found.values.sum(axis=0)):
+        np.testing.assert_allclose(matrix, whole, atol=1e-9)
 
 
 @each
 def test_layers_whose_values_go_to_a_file_are_the_same(case, name, monkeypatch):
     features, layers, _ = case
     here = compared(name, features, layers)[0]
-    monkeypatch.setattr(layer_sums, "IN_MEMORY_BYTES", 0)
-    for one, other in zip(here, compared(name, features, layers)[0], strict=True):
-        np.testing.assert_array_equal(one, other)
+    monkeypatch.setattr(module, "IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(module, "BAND", 100)
+    in_file = compared(name, features, layers)[0]
+    for field, values in vars(here).items():
+        np.testing.assert_allclose(getattr(in_file, field), values, atol=1e-9)
 
 
 @each
 def test_some_of_the_stimuli_are_as_if_there_were_no_others(case, name):
     features, layers, folds = case
     kept = np.random.default_rng(0).random(N) < 0.7
-    index = index_of(features, folds)
     squared = [explicit.squared(layer) for layer in layers]
-    counts, found = of_some(SIMILARITIES[name], squared, cells_of(index), kept)
+    found = similarity_among(SIMILARITIES[name], squared, folds, kept)
     alone, _ = compared(name, features[kept].reset_index(drop=True), [x[kept] for x in layers])
-    np.testing.assert_allclose(found.similarity, alone.similarity, atol=1e-12)
-    np.testing.assert_allclose(found.squares, alone.squares, rtol=1e-9)
-    assert counts.sum() == kept.sum() * (kept.sum() - 1) / 2
+    np.testing.assert_allclose(found, alone.values, atol=1e-12)
 
 
 @each
 @pytest.mark.parametrize("nothing", (np.zeros((N, 2)), np.eye(N)), ids=("equal", "all apart"))
 def test_a_layer_in_which_all_pairs_are_alike_is_like_none(case, nothing, name):
-    features, layers, _ = case
-    found = compared(name, features, [nothing, layers[1]])[0].similarity
-    np.testing.assert_array_equal(found, np.eye(2))
+    features, layers, folds = case
+    moments, pairs = compared(name, features, [nothing, layers[1]], folds)
+    np.testing.assert_array_equal(moments.values, np.eye(2))
+    assert not decompose(pairs).terms[:, 0, 1].any()
 
 
 TURNED = 90
@@ -251,6 +245,16 @@ def test_stimuli_of_no_fold_have_no_part():
         assert aligned(one, np.zeros((TURNED, 0)), folds) == 0.0
 
 
+@pytest.mark.parametrize("name", ["procrustes", "cca"])
+def test_layers_are_turned_onto_each_other_and_one_without_components_onto_none(name):
+    layers = [*map(components, two(3)), np.zeros((TURNED, 0))]
+    columns = statistics_of(explicit.random_features(TURNED), layers[:2], FOLDS).columns
+    own = [lambda layer=layer: layer for layer in layers]
+    found = similarity_moments(SIMILARITIES[name], own, columns, FOLDS).values
+    expected = {"procrustes": procrustes, "cca": cca}[name](*layers[:2], FOLDS)
+    np.testing.assert_allclose(found, [[1, expected, 0], [expected, 1, 0], [0, 0, 1]], atol=1e-12)
+
+
 def within(draws, truth):
     """The mean over draws (n, ...) is the truth, to 3.5 standard errors."""
     error = draws.std(axis=0, ddof=1) / np.sqrt(len(draws))
@@ -265,11 +269,11 @@ def test_unrelated_layers_have_0_on_average_and_so_have_features_that_both_ignor
         features = pd.DataFrame({f: rng.choice(list("abc"), 60) for f in ("one", "other")})
         # Many units in the one, few in the other, and outliers: what biases the plain estimators.
         layers = [rng.standard_normal((60, 40)), rng.standard_t(3, (60, 4))]
-        sums, tables = compared(name, features, layers, explicit.random_folds(60, 3, seed))
-        values.append(sums.similarity[0, 1])
-        terms.append(decompose(tables, sums.similarity).terms[:, 0, 1])
+        moments, pairs = compared(name, features, layers, explicit.random_folds(60, 3, seed))
+        values.append(moments.values[0, 1])
+        terms.append(decompose(pairs).terms[:, 0, 1])
         # Each stimulus stands several times, in its order, as words do in embeddings.
         layers = [rng.standard_normal((4, 3))[rng.integers(0, 4, 60)] for _ in range(2)]
-        equal.append(compared(name, features, layers)[0].similarity[0, 1])
+        equal.append(compared(name, features, layers)[0].values[0, 1])
     within(np.column_stack((values, equal)), 0.0)
     within(np.stack(terms), 0.0)
