@@ -20,7 +20,6 @@ from mlem_core.inference.intervals import terms_and_whole
 from mlem_core.inference.pair_contributions import kept_at, pair_contributions
 from mlem_core.inference.resample import HARDLY
 from mlem_core.measures.decomposition import UNEXPLAINED
-from mlem_core.pairs.tables import BY_LAYER
 from mlem_core.robustness import audit
 from mlem_core.robustness.flags import SAYS
 from mlem_core.tasks import analyses, deletion, examples, followups, notes
@@ -247,16 +246,16 @@ def test_a_layer_computed_again_gives_the_same_tables(example, tmp_path):
     again = run(ALONE, store)
     assert again.stimuli.digest == example.stimuli.digest
     np.testing.assert_array_equal(again.folds, example.folds)
-    kept = example.tables.of_layers([example.layers.index(LAYER)])
-    now = again.tables
-    for name in ("codes", "counts", "cell_block", "cell_pattern"):
-        np.testing.assert_array_equal(getattr(now, name), getattr(kept, name))
+    shipped = example.pairs.of_layers([example.layers.index(LAYER)])
+    assert again.pairs.columns.names == shipped.columns.names
+    for fold, test in enumerate(again.pairs.tests.folds):
+        np.testing.assert_array_equal(test.counts, shipped.tests.folds[fold].counts)
     # Processors differ in the last bits of float32, ranks of near ties with them.
-    np.testing.assert_allclose(now.target_sums, kept.target_sums, rtol=1e-5)
-    mean = kept.counts * kept.n_pairs
-    np.testing.assert_allclose(now.rank_sums / mean, kept.rank_sums / mean, atol=1e-4)
-    train = kept.training_ranks / mean
-    np.testing.assert_allclose(now.training_ranks / mean, train, atol=1e-4)
+    every_pair = np.ones(shipped.moments.n_blocks, dtype=bool)
+    ours, theirs = (pairs.moments.within(every_pair) for pairs in (again.pairs, shipped))
+    np.testing.assert_array_equal(ours.gram, theirs.gram)
+    np.testing.assert_allclose(ours.with_ranks, theirs.with_ranks, rtol=1e-4)
+    np.testing.assert_allclose(ours.with_distances, theirs.with_distances, rtol=1e-4)
     before, after = example.results(layers=[LAYER]), again.results()
     for name in ("scores", "importance", "weights", "feature_correlations"):
         ours, theirs = getattr(after, name), getattr(before, name)
@@ -269,14 +268,12 @@ def test_a_layer_computed_again_gives_the_same_tables(example, tmp_path):
 @pytest.mark.slow
 def test_values_told_apart_later_are_those_asked_for_from_the_start(example, tmp_path):
     values, place = values_to_resolve(example), [example.layers.index(LAYER)]
-    alone = replace(
-        example, spec=ALONE, layers=[LAYER], tables=example.tables.of_layers(place), rsa=np.eye(1)
-    )
+    alone = replace(example, spec=ALONE, layers=[LAYER], pairs=example.pairs.of_layers(place))
     later = coded_otherwise(alone, Store(tmp_path / "later"), values=values)
     first = run(replace(ALONE, values=values), Store(tmp_path / "first"))
-    assert later.tables.resolved == values == first.tables.resolved != ()
-    for name in (*BY_LAYER, "codes", "counts", "cell_block", "cell_pattern", "training_ranks"):
-        np.testing.assert_array_equal(getattr(later.tables, name), getattr(first.tables, name))
+    assert later.pairs.resolved == values == first.pairs.resolved != ()
+    for name in ("products", "sums", "rank_products", "low", "high"):
+        ours, theirs = (getattr(one.pairs.moments, name) for one in (later, first))
+        np.testing.assert_array_equal(ours, theirs)
     again = coded_otherwise(later, Store(tmp_path / "later"), values=())
-    for name in ("codes", "counts", "cell_block", "cell_pattern"):
-        np.testing.assert_array_equal(getattr(again.tables, name), getattr(alone.tables, name))
+    assert again.pairs.columns.names == alone.pairs.columns.names
