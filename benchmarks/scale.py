@@ -107,7 +107,7 @@ def main(n: int, n_layers: int, n_units: int, pairs: str | None) -> None:
         took = time.perf_counter() - start
         print(
             f"{n:,} stimuli, {n_layers} layers of {n_units} units: {took:.1f} s, "
-            f"{peak_megabytes():.0f} MB with the mapped file, {analysis.tables.n_pairs:,} pairs",
+            f"{peak_megabytes():.0f} MB with the mapped file, {analysis.pairs.n_pairs:,} pairs",
             flush=True,
         )
         for notice in analysis.notices:

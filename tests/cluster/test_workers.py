@@ -45,7 +45,7 @@ def assert_same(ours, theirs):
     assert ours.layers == theirs.layers
     assert ours.notices == theirs.notices
     np.testing.assert_array_equal(ours.rsa, theirs.rsa)
-    np.testing.assert_array_equal(ours.tables.rank_sums, theirs.tables.rank_sums)
+    np.testing.assert_array_equal(ours.pairs.moments.products, theirs.pairs.moments.products)
     for name in ("scores", "importance", "similarity_rsa"):
         mine, other = getattr(ours.results(), name), getattr(theirs.results(), name)
         pd.testing.assert_frame_equal(mine, other, check_exact=True)

@@ -142,7 +142,7 @@ def test_no_identifier_is_left_in_words(tmp_path):
 
 def test_repr_headline_and_plots_are_those_of_the_tables(systems):
     analysis, store = systems.analysis, systems.store
-    results, names = analysis.results(), analysis.tables.features
+    results, names = analysis.results(), analysis.pairs.features
     best = results.scores.groupby(["model", "layer"])["rho"].mean().idxmax()
     assert f"{len(analysis.stimuli)} words" in repr(analysis) and "ridge" in repr(analysis)
     assert all(

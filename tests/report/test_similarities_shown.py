@@ -128,7 +128,7 @@ def test_an_rdm_that_drives_a_layer_is_what_matters_there(analysis, tmp_path):
     assert importance[1, "own"] > 0.7
     assert importance[1].drop("own").abs().max() < 0.1
     assert importance[0].abs().max() < 0.1
-    assert analysis.tables.kinds == ("nominal", "vector", "rdm")
+    assert analysis.pairs.columns.kinds == ("nominal", "vector", "rdm")
     files.save_analysis(analysis, tmp_path)
     kept = files.load_analysis(tmp_path)
     assert kept.whole.digest == analysis.whole.digest

@@ -266,10 +266,10 @@ def test_memory_and_disk_that_will_not_do_are_said_first(spec, tmp_path, monkeyp
         with refused("pairs of stimuli in 2 layers", "0.0 GB", "memory", "--pairs"):
             run(spec, Store(tmp_path / "store"), progress=False)
     with monkeypatch.context() as patch, refused("pairs of stimuli", "1,000", "--pairs"):
-        patch.setattr("mlem_core.analysis.layer_tables.MOST_PAIRS", 1_000)
+        patch.setattr("mlem_core.analysis.layer_statistics.MOST_PAIRS", 1_000)
         run(spec, Store(tmp_path / "store"), progress=False)
     monkeypatch.setattr(room, "free_disk", lambda folder: 1_000)
-    monkeypatch.setattr("mlem_core.analysis.layer_tables.IN_MEMORY_BYTES", 10)
+    monkeypatch.setattr("mlem_core.analysis.layer_statistics.IN_MEMORY_BYTES", 10)
     with refused("disk", "fewer pairs", "MLEM_CACHE"):
         run(spec, Store(tmp_path / "store"), progress=False)
 

@@ -67,7 +67,7 @@ def test_a_job_gives_what_a_run_gives(few, store, tmp_path):
     assert job.analysis().results().importance.equals(direct.results().importance)
     contents = job.contents()
     assert contents.models == ("mine",)
-    assert (len(contents.rsa), len(contents.features)) == (2, len(direct.tables.features))
+    assert (len(contents.rsa), len(contents.features)) == (2, len(direct.pairs.features))
     assert runner.under_way(job.folder.parent) == []
     assert not list(job.folder.glob("unfinished-*"))
     # A result that cannot be read is run again.
