@@ -202,7 +202,7 @@ class PermutedImportances:
         givers : (n_permutations, n_stimuli) the stimulus whose value each has
         progress : called with the number of permutations done and their total
         """
-        moments, drops = self.pairs.statistics.moments, []
+        moments, drops, can_group = self.pairs.statistics.moments, [], self._can_group(feature)
         targets: list[Target] = [*self.pairs.squared, *self.pairs.ranks]
         for start in range(0, len(givers), AT_ONCE):
             some = givers[start : start + AT_ONCE]
@@ -210,7 +210,13 @@ class PermutedImportances:
             with one_thread_each():
                 of_permutations = list(permuted.moments(moments, targets))
             for of_permutation in of_permutations:
-                tests = self.tests.of_columns(of_permutation.columns)
+                columns, folds = of_permutation.columns, []
+                for pairs, is_grouped in zip(self.tests.folds, can_group, strict=True):
+                    permuted_pairs = replace(pairs, columns=columns)
+                    folds.append(
+                        permuted_pairs.of_columns(columns) if is_grouped else permuted_pairs
+                    )
+                tests = ScoredPairs(tuple(folds))
                 statistics = PairStatistics(of_permutation, tests)
                 weights = _solve(self.model, self.pairs, statistics, self.solution).coef
                 importance = permutation_importance(tests, weights, parts=[feature])
@@ -218,6 +224,15 @@ class PermutedImportances:
                 if progress is not None:
                     progress(len(drops), len(givers))
         return np.stack(drops)
+
+    def _can_group(self, feature: int) -> list[bool]:
+        """For each fold, whether its test pairs can be grouped by the other features."""
+        columns = self.tests.columns
+        rest = [number for number in range(len(columns.features)) if number != feature]
+        if not rest:
+            return [True] * len(self.tests.folds)
+        others = columns.of_features(rest).columns
+        return [pairs.of_columns(others).is_grouped for pairs in self.tests.folds]
 
 
 def _design(pairs: LayerPairs) -> PairDesign:

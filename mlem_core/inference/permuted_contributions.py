@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dposv
 
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.measures.contributions import (
@@ -23,13 +24,15 @@ from mlem_core.measures.contributions import (
     with_feature,
 )
 from mlem_core.pairs.moments import PairMoments, SetMoments
-from mlem_core.pairs.permuted_moments import ColumnProducts, PermutedFeature, Target
+from mlem_core.pairs.permuted_moments import ColumnSums, PermutedFeature, Target
 
 # All sets of the other features are visited where their number, the columns of the feature and the
 # square of all columns multiply to no more than this; beyond, the empty set and that of all others.
 MOST_WORK = 2**23
 # Numbers of the products of columns that are in memory together.
-CHUNK = 2**22
+CHUNK = 2**18
+# Systems of so many equations are solved one by one.
+LARGE = 64
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ class PermutedContributions:
             ((columns.first_feature == feature) | (columns.second_feature == feature)).sum()
         )
         work = 2.0 ** (n_features - 1) * n_columns * len(columns) ** 2
-        return n_features <= EXACT_FEATURES and work <= self.most_work
+        return not self.beyond_all and n_features <= EXACT_FEATURES and work <= self.most_work
 
     def of_feature(self, feature: int, givers: IntArray) -> FloatArray:
         """(n_permutations, n_layers, n_layers) contribution of a feature under permutations.
@@ -103,51 +106,46 @@ class PermutedContributions:
         sets = [moments.training(fold) for fold in folds] + [moments.tested(fold) for fold in folds]
         sums = permuted.target_sums(np.stack(sets), self.ranks)
         terms = np.zeros((len(givers), moments.n_layers, moments.n_layers))
+        is_exact = self.is_exact(feature)
+        few = [] if is_exact else [self._two_sets(fold, feature) for fold in folds]
         step = max(1, CHUNK // (len(permuted.numbers) * len(moments.columns)))
         for start in range(0, len(givers), step):
             some = slice(start, start + step)
-            of_columns = sums.column_sums(some)
-            products = sums.column_products(some, moments.n_folds)
+            of_columns = list(sums.of_columns(some))
             for fold in folds:
-                tested = moments.n_folds + fold
-                outside = _Sums(*of_columns[fold], sums.with_targets[fold, some])
-                permuted_equations = _regular(permuted, self.outside[fold], outside, products[fold])
-                inside = _without_untested(
-                    moments,
-                    permuted.of_permutations(some),
-                    fold,
-                    _Sums(*of_columns[tested], sums.with_targets[tested, some]),
-                ).centred(self.inside[fold].rank_means)
-                for subset, share in self._sets(fold, feature):
-                    terms[some] += share * _added(permuted, subset, permuted_equations, inside)
+                outside = _regular(self.outside[fold], of_columns[fold])
+                of_tested = of_columns[moments.n_folds + fold]
+                inside = _without_untested(moments, fold, of_tested)
+                centred = inside.centred(self.inside[fold].rank_means)
+                of_fold = self._every_set(fold, feature) if is_exact else few[fold]
+                for subset, share in of_fold:
+                    terms[some] += share * _added(permuted, subset, outside, centred)
         return terms * rank_scale(self.equations)
 
-    def _sets(self, fold: int, feature: int) -> Iterator[tuple[FeatureSubset, float]]:
+    def _every_set(self, fold: int, feature: int) -> Iterator[tuple[FeatureSubset, float]]:
         """Sets of the other features, each with how much what the feature adds to it counts."""
+        columns = self.moments.columns
+        for subset in subsets(columns, self.equations[fold], without=feature):
+            shares = shapley_shares(subset.members, len(columns.features))
+            yield subset, -float(shares[feature])
+
+    def _two_sets(self, fold: int, feature: int) -> list[tuple[FeatureSubset, float]]:
+        """The empty set and that of all other features; with `beyond_all` the latter alone."""
         columns, equations = self.moments.columns, self.equations[fold]
-        n_features = len(columns.features)
-        if self.is_exact(feature) and not self.beyond_all:
-            for subset in subsets(columns, equations, without=feature):
-                yield subset, -float(shapley_shares(subset.members, n_features)[feature])
-            return
-        subset = no_features(equations)
-        if not self.beyond_all:
-            yield subset, 0.5
-        for other in range(n_features):
+        empty = others = no_features(equations)
+        for other in range(len(columns.features)):
             if other != feature:
-                subset = with_feature(columns, equations, subset, other)
-        yield subset, 1.0 if self.beyond_all else 0.5
+                others = with_feature(columns, equations, others, other)
+        return [(others, 1.0)] if self.beyond_all else [(empty, 0.5), (others, 0.5)]
 
 
 class _Sums(NamedTuple):
     """Sums over pairs of the columns of a permuted feature.
 
-    n_pairs : number of pairs
     columns : (n_permutations, n_columns)
     with_ranks : (n_permutations, n_layers, n_columns) of products with the ranks
     """
 
-    n_pairs: float
     columns: FloatArray
     with_ranks: FloatArray
 
@@ -170,33 +168,31 @@ class _FeatureEquations(NamedTuple):
     with_ranks: FloatArray
 
 
-def _regular(
-    permuted: PermutedFeature, moments: SetMoments, sums: _Sums, products: ColumnProducts
-) -> _FeatureEquations:
+def _regular(moments: SetMoments, of_columns: ColumnSums) -> _FeatureEquations:
     """Equations from sums over the pairs outside a fold; `moments` are those of the true values."""
-    means = sums.columns[:, :, None] / max(sums.n_pairs, 1.0)
-    gram = products.gram - means * sums.columns[:, None]
+    sums = _Sums(of_columns.columns(), of_columns.with_targets)
+    means = sums.columns[:, :, None] / max(of_columns.n_pairs, 1.0)
+    gram, with_others = of_columns.gram(), of_columns.with_others()
+    gram -= means * sums.columns[:, None]
     diagonal = np.einsum("poo->po", gram)
     constant = ~(diagonal > 0)
     diagonal += np.where(constant, 1.0, STABLE * diagonal)
-    of_others = moments.means[permuted.others.numbers]
-    with_others = products.with_others - sums.columns[:, :, None] * of_others
+    others = of_columns.sums.permuted.others.numbers
+    with_others -= sums.columns[:, :, None] * moments.means[others]
     with_ranks = np.where(constant[:, :, None], 0.0, sums.centred(moments.rank_means))
     return _FeatureEquations(gram, with_others, with_ranks)
 
 
-def _without_untested(
-    moments: PairMoments, permuted: PermutedFeature, fold: int, sums: _Sums
-) -> _Sums:
+def _without_untested(moments: PairMoments, fold: int, of_columns: ColumnSums) -> _Sums:
     """Sums over the pairs inside a fold without those that do not test it."""
+    sums = _Sums(of_columns.columns(), of_columns.with_targets)
     if moments.untested is None:
         return sums
+    permuted = of_columns.sums.permuted.of_permutations(of_columns.some)
     inside = moments.folds[moments.untested.first] == fold
     first, second = moments.untested.first[inside], moments.untested.second[inside]
     of_pairs = permuted.sums_of_pairs(first, second, moments.untested.ranks[:, inside])
-    return _Sums(
-        sums.n_pairs - len(first), sums.columns - of_pairs[0], sums.with_ranks - of_pairs[1]
-    )
+    return _Sums(sums.columns - of_pairs[0], sums.with_ranks - of_pairs[1])
 
 
 def _added(
@@ -215,17 +211,28 @@ def _added(
         columns.first_feature[permuted.numbers],
         columns.second_feature[permuted.numbers],
     )
+    gram, with_ranks, with_others = equations.gram, equations.with_ranks, equations.with_others
     new = np.flatnonzero(np.isin(first, members) & np.isin(second, members))
-    gram, outside = equations.gram[:, new[:, None], new], equations.with_ranks[:, new]
-    inside = inside[:, new]
+    if len(new) < len(first):
+        gram, with_others = gram[:, new[:, None], new], with_others[:, new]
+        with_ranks, inside = with_ranks[:, new], inside[:, new]
     if len(subset.chosen):
-        n_permutations, n_new, n_old = len(gram), len(new), len(subset.chosen)
         others = np.searchsorted(permuted.others.numbers, subset.chosen)
-        crossed = equations.with_others[:, new[:, None], others].reshape(-1, n_old)
-        solved = solve_triangular(subset.factor, crossed.T, lower=True, check_finite=False)
-        projected = solved.T.reshape(n_permutations, n_new, n_old)
-        gram -= projected @ projected.transpose(0, 2, 1)
-        outside = outside - projected @ subset.outside
+        if not np.array_equal(others, np.arange(len(permuted.others.numbers))):
+            with_others = with_others[:, :, others]
+        flat = with_others.reshape(-1, len(others))
+        solved = solve_triangular(subset.factor, flat.T, lower=True, check_finite=False)
+        projected = solved.T.reshape(with_others.shape)
+        gram = gram - projected @ projected.transpose(0, 2, 1)
+        with_ranks = with_ranks - projected @ subset.outside
         inside = inside - projected @ subset.inside
-    one_way = outside.transpose(0, 2, 1) @ np.linalg.solve(gram, inside)
+    one_way = with_ranks.transpose(0, 2, 1) @ _solutions(gram, inside)
     return np.asarray((one_way + one_way.transpose(0, 2, 1)) / 2)
+
+
+def _solutions(gram: FloatArray, right: FloatArray) -> FloatArray:
+    """(n, n_columns, n_right) solutions of n systems with positive definite matrices."""
+    if gram.shape[1] < LARGE:
+        return np.asarray(np.linalg.solve(gram, right))
+    # By Cholesky factors, in half of the time.
+    return np.stack([dposv(*system)[1] for system in zip(gram, right, strict=True)])

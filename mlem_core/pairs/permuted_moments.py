@@ -24,19 +24,6 @@ from mlem_core.pairs.pair_columns import ChosenColumns, PairColumns, PairwiseCol
 Target = NDArray[Any]
 
 
-class ColumnProducts(NamedTuple):
-    """Sums of products over the pairs inside a set of stimuli, under n_permutations permutations.
-
-    Attributes
-    ----------
-    gram : (n_permutations, n_columns, n_columns) of two columns of the permuted feature
-    with_others : (n_permutations, n_columns, n_others) of its columns with those of other features
-    """
-
-    gram: FloatArray
-    with_others: FloatArray
-
-
 @dataclass(frozen=True)
 class PermutedFeature:
     """The columns of one feature with its values permuted, those of the others as they are.
@@ -320,55 +307,81 @@ class TargetSums:
     sets: NDArray[np.bool_]
     of_pairs: _PairSums
 
-    @property
-    def with_targets(self) -> FloatArray:
-        """(n_sets, n_permutations, n_targets, n_columns) of products of targets with columns."""
-        return self.of_pairs.with_targets
-
-    def column_sums(self, some: slice) -> list[tuple[float, FloatArray]]:
-        """For each set its number of pairs, and sums (n_some, n_columns) of the columns."""
-        of_sets = []
-        for number, moments in enumerate(self._basis_moments(some)):
-            sums = np.empty((len(moments.gram), len(self.permuted.numbers)))
-            sums[:, self.permuted.products] = _product_totals(self.permuted, moments.gram)
-            sums[:, self.permuted.pairwise] = self.of_pairs.totals[number, some]
-            of_sets.append((moments.n_pairs, sums))
-        return of_sets
-
-    def column_products(self, some: slice, n_sets: int) -> list[ColumnProducts]:
-        """For each of the first sets, sums of products of the columns under some permutations."""
-        permuted = self.permuted
-        products, pairwise, others = permuted.products, permuted.pairwise, permuted.others.columns
-        of_sets = []
-        for number, moments in enumerate(self._basis_moments(some)[:n_sets]):
-            n_some, n_columns = len(moments.gram), len(permuted.numbers)
-            gram = np.zeros((n_some, n_columns, n_columns))
-            gram[:, products[:, None], products] = _product_gram(permuted, moments.gram)
-            gram[:, pairwise] = self.of_pairs.gram[number, some]
-            gram[:, :, pairwise] = self.of_pairs.gram[number, some].transpose(0, 2, 1)
-            crossed = np.zeros((n_some, n_columns, len(others)))
-            of_products = _products_with_others(permuted, moments.with_others)
-            crossed[:, products[:, None], others.product_columns] = of_products
-            crossed[:, pairwise[:, None], others.product_columns] = self.of_pairs.with_products[
-                number, some
-            ]
-            crossed[:, :, list(others.pairwise)] = self.of_pairs.with_pairwise[number, some]
-            of_sets.append(ColumnProducts(gram, crossed))
-        return of_sets
-
-    def _basis_moments(self, some: slice) -> list[_BasisMoments]:
-        """For each set, moments of the basis under some permutations."""
+    def of_columns(self, some: slice) -> Iterator[ColumnSums]:
+        """For each set, sums of the columns and of their products under some permutations."""
         permuted = self.permuted
         by_block = []
         for block in range(self.sets.shape[1]):
             by_block.append(_basis_moments(permuted, some, np.flatnonzero(permuted.block == block)))
-        of_sets = []
-        for blocks in self.sets:
+        for number, blocks in enumerate(self.sets):
             inside = [by_block[b] for b in np.flatnonzero(blocks)]
             gram = np.sum([moments.gram for moments in inside], axis=0)
             with_others = np.sum([moments.with_others for moments in inside], axis=0)
-            of_sets.append(_BasisMoments(gram, with_others))
-        return of_sets
+            yield ColumnSums(self, number, some, _BasisMoments(gram, with_others))
+
+
+class ColumnSums(NamedTuple):
+    """Sums over the pairs inside a set of stimuli, under n_permutations permutations.
+
+    Attributes
+    ----------
+    sums : of all sets
+    number : of the set
+    some : which permutations
+    basis_moments : of the set
+    """
+
+    sums: TargetSums
+    number: int
+    some: slice
+    basis_moments: _BasisMoments
+
+    @property
+    def n_pairs(self) -> float:
+        n = float(self.basis_moments.gram[0, 0, 0])
+        return n * (n - 1) / 2
+
+    @property
+    def with_targets(self) -> FloatArray:
+        """(n_permutations, n_targets, n_columns) of products of targets with the columns."""
+        return self.sums.of_pairs.with_targets[self.number, self.some]
+
+    def columns(self) -> FloatArray:
+        """(n_permutations, n_columns) of the columns of the permuted feature."""
+        permuted, by_product = self.sums.permuted, _product_totals(self)
+        if not len(permuted.pairwise):
+            return by_product
+        columns = np.empty((len(by_product), len(permuted.numbers)))
+        columns[:, permuted.products] = by_product
+        columns[:, permuted.pairwise] = self.sums.of_pairs.totals[self.number, self.some]
+        return columns
+
+    def gram(self) -> FloatArray:
+        """(n_permutations, n_columns, n_columns) of products of two of these columns."""
+        permuted, by_product = self.sums.permuted, _product_gram(self)
+        if not len(permuted.pairwise):
+            return by_product
+        n_columns, pairwise = len(permuted.numbers), permuted.pairwise
+        gram = np.empty((len(by_product), n_columns, n_columns))
+        gram[:, permuted.products[:, None], permuted.products] = by_product
+        of_pairwise = self.sums.of_pairs.gram[self.number, self.some]
+        gram[:, pairwise] = of_pairwise
+        gram[:, :, pairwise] = of_pairwise.transpose(0, 2, 1)
+        return gram
+
+    def with_others(self) -> FloatArray:
+        """(n_permutations, n_columns, n_others) of products with the columns of other features."""
+        permuted, of_pairs = self.sums.permuted, self.sums.of_pairs
+        others, by_product = permuted.others.columns, _products_with_others(self)
+        if not len(permuted.pairwise) and not others.pairwise:
+            return by_product
+        at = self.number, self.some
+        crossed = np.empty((len(by_product), len(permuted.numbers), len(others)))
+        crossed[:, permuted.products[:, None], others.product_columns] = by_product
+        of_pairwise = of_pairs.with_products[at]
+        crossed[:, permuted.pairwise[:, None], others.product_columns] = of_pairwise
+        crossed[:, :, list(others.pairwise)] = of_pairs.with_pairwise[at]
+        return crossed
 
 
 def _with_products(
@@ -398,11 +411,6 @@ class _BasisMoments(NamedTuple):
     gram: FloatArray
     with_others: FloatArray
 
-    @property
-    def n_pairs(self) -> float:
-        n = float(self.gram[0, 0, 0])
-        return n * (n - 1) / 2
-
 
 def _basis_moments(permuted: PermutedFeature, some: slice, stimuli: IntArray) -> _BasisMoments:
     basis = permuted.basis[permuted.givers[some, stimuli]].transpose(0, 2, 1)
@@ -418,15 +426,16 @@ def _basis_moments(permuted: PermutedFeature, some: slice, stimuli: IntArray) ->
     return _BasisMoments(gram, with_others)
 
 
-def _product_totals(permuted: PermutedFeature, A: FloatArray) -> FloatArray:
-    """(n, n_products) sums of the columns; A (n, n_basis, n_basis) as in `_BasisMoments`."""
-    columns = permuted.alone.columns
+def _product_totals(sums: ColumnSums) -> FloatArray:
+    """(n_permutations, n_products) sums of the columns that are sums of products."""
+    columns, A = sums.sums.permuted.alone.columns, sums.basis_moments.gram
     by_term = A[:, 0, columns.left] * A[:, 0, columns.right]
     return np.asarray((columns.sum_terms(by_term) - A[:, 0] @ columns.of_same_stimulus) / 2)
 
 
-def _product_gram(permuted: PermutedFeature, A: FloatArray) -> FloatArray:
-    """(n, n_products, n_products) sums of products of two columns."""
+def _product_gram(sums: ColumnSums) -> FloatArray:
+    """(n_permutations, n_products, n_products) sums of products of two of these columns."""
+    permuted, A = sums.sums.permuted, sums.basis_moments.gram
     columns, terms = permuted.alone.columns, permuted.crossed_terms
     left, right, same = columns.left, columns.right, columns.of_same_stimulus
     gram = np.zeros((len(A), len(columns.starts), len(columns.starts)))
@@ -438,8 +447,9 @@ def _product_gram(permuted: PermutedFeature, A: FloatArray) -> FloatArray:
     return np.asarray((gram - same.T @ A @ same) / 2)
 
 
-def _products_with_others(permuted: PermutedFeature, A: FloatArray) -> FloatArray:
-    """(n, n_products, n_products_others); A (n, n_basis, n_basis_others)."""
+def _products_with_others(sums: ColumnSums) -> FloatArray:
+    """(n_permutations, n_products, n_products_others) sums of products with those of others."""
+    permuted, A = sums.sums.permuted, sums.basis_moments.with_others
     columns, others = permuted.alone.columns, permuted.others.columns
     if not len(columns.starts) or not len(others.starts):
         return np.zeros((len(A), len(columns.starts), len(others.starts)))
