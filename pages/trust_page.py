@@ -9,7 +9,7 @@ import streamlit as st
 from mlem_core.base.typing import parse_layer
 from mlem_core.figures.canvas import verdicts
 from mlem_core.inference.intervals import importance_difference_table, score_table, similarity_table
-from mlem_core.inference.resample import drawn_of
+from mlem_core.inference.resample import sampled_of
 from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.robustness.flags import summary
 from pages.parts import background, exporting, frame, stored, uncertainty
@@ -55,9 +55,9 @@ def _tests(view: View) -> None:
         st.markdown("There are no intervals yet of what is shown.")
         uncertainty.offer_intervals(view)
     else:
-        drawn = drawn_of(len(view.analysis.stimuli), view.analysis.pairs.n_pairs)
-        if drawn:
-            st.caption(drawn)
+        sample = sampled_of(len(view.analysis.stimuli), view.analysis.pairs.n_pairs)
+        if sample:
+            st.caption(sample)
         correction = uncertainty.choose_correction()
         uncertainty.show_tests(
             view,

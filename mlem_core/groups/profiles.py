@@ -4,8 +4,9 @@ Members of a group are drawn with replacement; two copies of one member are no p
 be identical. Each draw of members meets a draw of the stimuli: the similarities of models
 move as their values without blocks of sentences (and of words) do, each block weighted by a random
 sign. The draws give an interval its shape and the jackknife its size: leaving out each member of a
-group in turn, and each block, with the degrees of freedom of so few members (Welch and Satterthwaite). What models and stimuli vary in
-together is in both, so that an interval is somewhat too wide rather than too narrow.
+group in turn, and each block, with the degrees of freedom of so few members (Welch and
+Satterthwaite). What models and stimuli vary in together is in both, so that an interval is somewhat
+too wide rather than too narrow.
 
 Groups are not drawn: an interval speaks of other members of these groups, not of other groups.
 """
