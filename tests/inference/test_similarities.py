@@ -2,22 +2,20 @@
 
 import explicit
 import numpy as np
-import pandas as pd
 import pytest
-from inputs import layer_pairs, refused
-from mlem_core.inference.replicates import Comparison
-from mlem_core.pairs.layer_sums import PairCells, of_some
+from inputs import layer_pairs
 from scipy.stats import t
 
-from mlem_core import Store, explain, from_frame, with_intervals
+from mlem_core import Store, explain, with_intervals
 from mlem_core.analysis import similarities
+from mlem_core.inference.block_influence import ComparedLayers
 from mlem_core.inference.intervals import similarity_table
 from mlem_core.inference.layer_intervals import known_intervals, layer_intervals
-from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.resample import t_quantile
-from mlem_core.measures.decomposition import decompose, with_sums
+from mlem_core.inference.resample import jackknife
+from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.resampling_units import StimulusUnits
 from mlem_core.pairs.similarities import SIMILARITIES, components
+from mlem_core.pairs.similarity_moments import similarity_among, similarity_moments
 from mlem_core.robustness.audit import audit, find_audit
 from mlem_core.robustness.flags import check
 
@@ -34,46 +32,64 @@ def test_a_similarity_is_computed_once_and_divided_over_the_features(planted, na
     kept = similarities.kept_similarity(whole, name, store)
     np.testing.assert_array_equal(kept.values, found.values)
     squared = [explicit.squared(layer) for layer in planted.layers.values()]
-    division = similarities.pair_cells(whole, SIMILARITIES[name])
-    given = SIMILARITIES[name], squared, division, np.ones(len(whole.stimuli), dtype=bool)
-    np.testing.assert_allclose(found.values, of_some(*given)[1].similarity, atol=1e-9)
+    every = np.ones(len(whole.stimuli), dtype=bool)
+    expected = similarity_among(SIMILARITIES[name], squared, whole.folds, every)
+    np.testing.assert_allclose(found.values, expected, atol=1e-9)
     assert found.values[0, 1] > 0.05 > abs(found.values[0, 2])
     chosen = found.of(whole, whole.select(["size"], [A, B]))
-    assert chosen.tables.features == ("size",)
+    assert chosen.pairs.features == ("size",)
     np.testing.assert_array_equal(chosen.square, found.square.iloc[:2, :2])
     np.testing.assert_allclose(chosen.decomposed().values.sum(axis=0), chosen.values)
 
 
-@pytest.mark.parametrize("name", ("rsa", *OTHERS))
+def compared_layers(name, layers):
+    """Layers of random features, compared by a similarity that is a sum over pairs."""
+    features, folds = explicit.random_features(N), explicit.random_folds(N, 3)
+    pairs = layer_pairs(features, layers, np.arange(N), folds)
+    squared = [explicit.squared(layer) for layer in layers]
+    similarity = SIMILARITIES[name]
+    columns = pairs.statistics.columns
+    moments = similarity_moments(
+        similarity, [lambda own=own: own for own in squared], columns, folds
+    )
+    statistics = moments.in_place_of_ranks(pairs.statistics)
+    return ComparedLayers(similarity, statistics, pairs.units, squared)
+
+
+@pytest.mark.parametrize("name", OTHERS)
 def test_intervals_are_those_of_stimuli_left_out_and_compared_anew(name):
     features = explicit.random_features(N)
     layers = [explicit.random_layer(features, seed) for seed in range(2)]
-    pairs = layer_pairs(features, layers, np.arange(N), explicit.random_folds(N, 3))
-    squared = [explicit.squared(layer) for layer in layers]
-    similarity = SIMILARITIES[name]
-    compared = Comparison(pairs, similarity, squared)
-    found = compared.interval()
-    blocks = pairs.units.blocks()
+    compared = compared_layers(name, layers)
+    found, blocks = compared.without(), compared.units.blocks()
 
     def similarity_of(kept):
         some = [explicit.squared(layer[kept]) for layer in layers]
-        one = PairCells(np.zeros(len(some[0]), dtype=np.int64), 1, np.zeros(kept.sum(), int))
-        return of_some(similarity, some, one, np.ones(kept.sum(), bool))[1].similarity[0, 1]
+        every = np.ones(kept.sum(), dtype=bool)
+        return similarity_among(SIMILARITIES[name], some, every.astype(int), every)[0, 1]
 
     without = np.array([similarity_of(row > 0) for row in blocks.weights])
-    n = len(without)
-    reach = t_quantile(n) * np.sqrt((n - 1) * without.var())
-    at = len(pairs.tables.features) + 1
-    value = similarity_of(np.ones(N, dtype=bool))
-    assert found.lower[at] == pytest.approx(value - reach, abs=1e-9)
-    assert found.upper[at] == pytest.approx(value + reach, abs=1e-9)
-    # Terms: around those of all stimuli, as wide as those without each block say.
-    _, sums = compared.sums()
-    terms = decompose(with_sums(pairs.tables, sums), sums.similarity).values[:, 0, 1]
-    np.testing.assert_allclose((found.lower + found.upper)[:at] / 2, terms, atol=1e-9)
-    frame = features.assign(sentence=[f"s {n}" for n in range(N)])
-    chance = compared.chance(from_frame(frame, "s"))
-    assert set(chance.levels) == {"stimulus"} and (np.abs(chance.mean[:, 0, 1]) < 0.05).all()
+    np.testing.assert_allclose(found.values_without[:, 0, 1], without, atol=1e-9)
+    np.testing.assert_allclose(found.terms, decompose(compared.statistics).values, atol=1e-12)
+    np.testing.assert_allclose(found.terms_without.sum(axis=1), found.values_without, atol=1e-9)
+    # Terms without a stimulus, by its influence, are nearly those of the others.
+    expected = []
+    for row in blocks.weights[:12] > 0:
+        anew = explicit_terms(name, features, layers, compared.units.folds, np.flatnonzero(row))
+        expected.append(anew[:-1, 0, 1])
+    by_influence = found.terms_without[:12, :-1, 0, 1]
+    assert np.corrcoef(by_influence[:, 0], np.array(expected)[:, 0])[0, 1] > 0.9
+
+
+def explicit_terms(name, features, layers, folds, rows):
+    """Terms of some of the stimuli alone, compared as if the others had never been there."""
+    some = layer_pairs(features, layers, np.arange(N), folds).statistics.columns.of_stimuli(rows)
+    squared = [explicit.squared(layer[rows]) for layer in layers]
+    few = layer_pairs(features.iloc[rows], [layer[rows] for layer in layers], rows, folds[rows])
+    moments = similarity_moments(
+        SIMILARITIES[name], [lambda own=own: own for own in squared], some, folds[rows]
+    )
+    return decompose(moments.in_place_of_ranks(few.statistics)).values
 
 
 @pytest.mark.parametrize("name", (*OTHERS, *ALIGNED))
@@ -81,7 +97,8 @@ def test_two_layers_are_explained_by_another_similarity(planted, name):
     whole, store = planted.analysis, planted.store
     alike = similarities.compared(whole, name, store)
     why = explain(whole, "m:0", "m:1", compared=alike)
-    assert why.value == alike.values[0, 1] and why.whole["quantity"][0] == name
+    assert why.value == pytest.approx(alike.values[0, 1], abs=1e-12)
+    assert why.whole["quantity"].tolist() == [name]
     found = with_intervals(why, whole, store)
     for part in (found.terms, found.whole):
         assert (part["lower"] <= part["value"] + 1e-9).all()
@@ -101,10 +118,12 @@ def two(seed, shared=1.0):
     return [components(common + rng.standard_normal((N_ALIGNED, 3))) for _ in range(2)]
 
 
-def interval(name, layers, folds, sentences, words=None):
-    tables = layer_pairs(pd.DataFrame({"f": list("ab" * 20)}), layers, sentences, folds).tables
-    given = (A, B), tables, (), (), None, np.zeros(0, int), sentences, folds, words
-    return Comparison(LayerPairs(*given), SIMILARITIES[name], layers).interval()
+def aligned(name, layers, folds, sentences, words=None):
+    """The similarity of layers and their interval, as `explain` has them."""
+    units = StimulusUnits(folds, np.asarray(sentences), words)
+    found = ComparedLayers(SIMILARITIES[name], None, units, layers).without()
+    value, without = found.values[0, 1], found.values_without[:, 0, 1]
+    return jackknife(value[None], without[:, None], found.sizes, (-1.0, 1.0))
 
 
 def by_hand(name, layers, folds, units):
@@ -121,14 +140,14 @@ def by_hand(name, layers, folds, units):
 def test_the_interval_of_an_alignment_is_the_jackknife_s_by_hand(name):
     layers, sentences = two(0), np.arange(N_ALIGNED) // 2
     folds, similarity = sentences % 4, SIMILARITIES[name]
-    value, lower, upper, *_ = interval(name, layers, folds, sentences)
+    value, lower, upper, *_ = aligned(name, layers, folds, sentences)
     variance, n = by_hand(name, layers, folds, sentences)
     assert value[0] == pytest.approx(similarity.aligned(*layers, folds))
     reach = t.ppf(0.975, n - 1) * np.sqrt(variance)
     np.testing.assert_allclose([lower[0], upper[0]], [value[0] - reach, min(1, value[0] + reach)])
     # Where words recur they are left out too.
     words = np.random.default_rng(0).permutation(np.arange(N_ALIGNED) % 12)
-    lower = interval(name, layers, folds, sentences, words).lower
+    lower = aligned(name, layers, folds, sentences, words).lower
     both = np.unique(np.stack((sentences, words)), axis=1, return_inverse=True)[1].ravel()
     (s, n_s), (w, n_w), (b, _) = (
         by_hand(name, layers, folds, units) for units in (sentences, words, both)
@@ -137,24 +156,20 @@ def test_the_interval_of_an_alignment_is_the_jackknife_s_by_hand(name):
     assert lower[0] == pytest.approx(value[0] - t.ppf(0.975, min(n_s, n_w) - 1) * error)
 
 
-def test_few_sentences_are_refused():
-    with refused("9 resampling units", "at least 10"):
-        interval("cca", two(0), np.arange(N_ALIGNED) % 4, np.arange(N_ALIGNED) % 9)
-
-
 @pytest.mark.parametrize("name", ["cka", "procrustes"])
 def test_intervals_of_all_layers_and_audit_take_it_by_its_name(planted, name):
     whole, store = planted.analysis, planted.store
     values = similarities.compared(whole, name, store).values
     chosen = whole.select(similarity=name)
-    every = layer_intervals(whole, store, chosen, n_replicates=20)
-    of_rsa = known_intervals(whole, store, n_replicates=20)
+    every = layer_intervals(whole, store, chosen)
+    of_rsa = known_intervals(whole, store)
     np.testing.assert_allclose(every.values, values, atol=1e-12)
     np.testing.assert_array_equal(every.scores, of_rsa.scores)
-    assert known_intervals(whole, store, chosen, n_replicates=20).similarity == name
-    compared = Comparison.of(whole, SIMILARITIES[name], whole.layers, chosen.features, store)
-    _, sums = compared.sums(StimulusUnits.of(whole.stimuli, whole.folds).blocks().weights[3] > 0)
-    np.testing.assert_allclose(every.values_without[3], sums.similarity, atol=1e-6)
+    assert known_intervals(whole, store, chosen).similarity == name
+    compared = ComparedLayers.of(whole, chosen, store)
+    without = compared.among(compared.units.blocks().weights[3] > 0)
+    np.testing.assert_allclose(every.values_without[3], without, atol=1e-6)
+    assert len(every.terms) == (3 if name == "cka" else 0)
     assert {name, f"{name}_lower", f"{name}_p"} <= set(similarity_table(every).table)
     audited = audit(whole, store, similarity=name)
     assert audited.pairs[f"{name}_before"][0] == pytest.approx(values[0, 1])
