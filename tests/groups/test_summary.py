@@ -134,7 +134,7 @@ def test_means_and_intervals_are_those_of_the_seeds(analysis):
 
 @pytest.mark.slow
 def test_stimuli_make_intervals_wider_and_leave_one_seed_without(analysis, tmp_path):
-    bounds = layer_intervals(analysis, Store(tmp_path), n_replicates=20)
+    bounds = layer_intervals(analysis, Store(tmp_path))
     both = GroupSummary(analysis, analysis.results(), bounds=bounds)
     assert both.over_seeds == "seeds, and sentences and words"
     seeds = trajectories(analysis)

@@ -11,8 +11,8 @@ from mlem_core import explain, with_intervals
 from mlem_core.analysis import similarities
 from mlem_core.cli.commands import main
 from mlem_core.inference.explanation import with_chance
-from mlem_core.measures import shapley
-from mlem_core.measures.decomposition import UNEXPLAINED
+from mlem_core.measures.contributions import weighted_subsets
+from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 
 N = 60
 A, B = ("m", 0), ("m", 1)
@@ -81,10 +81,11 @@ def test_an_analysis_is_written_with_its_other_similarities(planted, tmp_path, m
         assert set(terms["term"]) == {"colour", "size", UNEXPLAINED}
 
 
-def test_of_many_patterns_and_features_orders_are_sampled(planted, monkeypatch):
+def test_of_many_features_orders_are_sampled(planted, monkeypatch):
     whole, store = planted.analysis, planted.store
     exact = with_intervals(explain(whole, A, B), whole, store).terms
-    monkeypatch.setattr(shapley, "MOST_SETS", 0)
+    for function in (decompose, weighted_subsets):
+        monkeypatch.setitem(function.__kwdefaults__, "exact_up_to", 1)
     found = with_intervals(explain(whole, A, B), whole, store).terms
     for end in ("value", "lower", "upper", "chance"):
         np.testing.assert_allclose(found[end], exact[end], atol=0.01)

@@ -171,7 +171,7 @@ def test_three_lines_name_the_planted_truth(systems):
     alike, shared, matters = found(analysis, results)
     assert "--bootstrap" in shared and "position" not in shared
     sure = partial(with_intervals, analysis=analysis, store=store)
-    for bounds in (None, layer_intervals(analysis, store, n_replicates=100)):
+    for bounds in (None, layer_intervals(analysis, store)):
         alike, shared, matters = found(analysis, results, bounds, sure=bounds and sure)
         assert all(fact in alike for fact in ("9 pairs", "one layer 2", "two layer 2", rsa))
         assert all(fact in matters for fact in ("position", f"{mean:.2f}"[1:], "6 layers"))
@@ -186,7 +186,7 @@ def test_noise_gets_no_headline(tmp_path):
     layers = {a: {n: rng.standard_normal((len(table), 6)) for n in range(2)} for a in "ab"}
     store = Store(tmp_path / "store")
     analysis = run(in_files(tmp_path, table, layers, folds=3), store)
-    for bounds in (None, layer_intervals(analysis, store, n_replicates=100)):
+    for bounds in (None, layer_intervals(analysis, store)):
         alike, shared, matters = found(analysis, analysis.results(), bounds)
         assert "ardly" in alike and "4 pairs" in alike
         assert not any(name in shared + matters for name in ("noun", "length"))

@@ -184,7 +184,7 @@ def test_the_interval_of_an_importance_is_that_of_explicit_refits(both, results,
 def correlation_by_hand(tables, made):
     """The correlation of two sets of importances, and its bounds from explicit correlations."""
     one, other = (table["importance"].to_numpy() for table in tables)
-    left = [own.scores_without[:, :, 2:].reshape(len(own.scores_without), -1) for own in made[:2]]
+    left = [own.scores_without[:, :, 1:].reshape(len(own.scores_without), -1) for own in made[:2]]
     r = [[np.corrcoef(x, other)[0, 1] for x in left[0]]]
     r.append([np.corrcoef(one, y)[0, 1] for y in left[1]])
     sizes = made.first.sizes, made.second.sizes
