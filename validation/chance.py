@@ -18,17 +18,16 @@ from mlem_core.data import datasets
 from mlem_core.data.folds import group_folds
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import from_frame
-from mlem_core.inference.chance import chance_at_level
-from mlem_core.inference.intervals import PERMUTATIONS, SIGNIFICANT
+from mlem_core.inference.block_influence import BlockSums, identity_reach, rsa_without
+from mlem_core.inference.chance import Chance, chance_at_level
+from mlem_core.inference.intervals import PERMUTATIONS, SIGNIFICANT, term_estimate
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.replicates import identity_reach, resampled_terms
+from mlem_core.inference.resample import Estimate, standard_error
 from mlem_core.measures.decomposition import decompose
 from mlem_core.models.representations import from_model
-from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.distances import squared_distances
-from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.ranks import correlations, pair_ranks
+from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.storage.store import Store
 from validation.work import Row, Task
 
@@ -147,17 +146,12 @@ def pairs_and_terms(
     stimuli: StimulusSet, layers: list[FloatArray], seed: int
 ) -> tuple[LayerPairs, pd.DataFrame]:
     """The pairs of two layers, and the terms of their RSA correlation."""
-    folds = group_folds(stimuli.groups, 5, seed)
-    index = PairIndex.build(feature_columns(stimuli), folds)
-    tables = pair_tables(index, [lambda rows=rows: rows for rows in layers])
+    columns = PairColumns.of(feature_columns(stimuli))
     squared = [squared_distances(rows) for rows in layers]
-    ranks = tuple(pair_ranks(own) for own in squared)
-    pairs = LayerPairs(
-        (("m", 0), ("m", 1)), tables, ranks, (), index.design, index.cell, stimuli.groups, folds,
-        stimuli.items, index.coded,
-    )  # fmt: skip
-    centred = np.stack([own - (len(own) + 1.0) for own in ranks])
-    return pairs, decompose(tables, correlations(centred @ centred.T)).pair(0, 1)
+    folds = group_folds(stimuli.groups, 5, seed)
+    names = [("m", number) for number in range(len(layers))]
+    pairs = LayerPairs.of_distances(names, squared, columns, folds, stimuli.groups, stimuli.items)
+    return pairs, decompose(pairs.statistics).pair(0, 1)
 
 
 def covered(text: str, first: int, count: int) -> list[Row]:
@@ -171,11 +165,19 @@ def covered(text: str, first: int, count: int) -> list[Row]:
         pairs, terms = pairs_and_terms(stimuli, layers, seed)
         chance = chance_at_level(pairs, stimuli, PERMUTATIONS, seed)
         chance = chance._replace(reach=identity_reach(pairs, chance, stimuli))
-        drawn = resampled_terms(pairs)
-        table = chance.bounded(terms, drawn.around(drawn.value + chance.of_two).estimate())
+        table = chance.bounded(terms, beyond_chance(pairs, terms, chance))
         own = {"text": text, "n": COVERED, "seed": seed, "known": bool(chance.known.all())}
         found += [own | row for row in table.to_dict("records")]
     return found
+
+
+def beyond_chance(pairs: LayerPairs, terms: pd.DataFrame, chance: Chance) -> Estimate:
+    """Estimates of the terms of two layers, less chance, by the influence of blocks of stimuli."""
+    compared = rsa_without(pairs.statistics, BlockSums.of(pairs))
+    error = standard_error(compared.terms_without[:, :, 0, -1], compared.sizes)
+    bounds = term_estimate(terms["value"].to_numpy(np.float64), error, compared.sizes)
+    shift = chance.shift()
+    return Estimate(bounds.value + shift, bounds.lower + shift, bounds.upper + shift)
 
 
 def tasks(quick: bool) -> list[Task]:
