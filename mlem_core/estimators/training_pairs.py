@@ -53,9 +53,9 @@ class TrainingPairs:
     """Pairs of stimuli of n_layers layers, grouped by equal rows of columns where that helps.
 
     All pairs are used where grouping leaves at most a quarter of them
-    (`mlem_core.pairs.scored_pairs.GROUPED`), or where they are at most half a million (fewer with more
-    than 32 columns, whose values would not fit into memory). Of more, and always of more than 8
-    million, these are a sample of about 250,000 pairs, drawn at random with a fixed seed and
+    (`mlem_core.pairs.scored_pairs.GROUPED`), or where they are at most half a million (fewer with
+    more than 32 columns, whose values would not fit into memory). Of more, and always of more than
+    8 million, these are a sample of about 250,000 pairs, drawn at random with a fixed seed and
     the same for all layers and training sets: what is fitted is then fitted to that sample.
 
     Attributes
