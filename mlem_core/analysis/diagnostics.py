@@ -34,6 +34,8 @@ RARE = 10
 # we count stimuli, and ask for the larger number.
 PER_WEIGHT = 20
 GROUPS_A_FOLD = 5
+# Of more features no two are looked at together for others that follow from both.
+MOST_COMBINED = 64
 # Where a feature follows from others, so many stimuli on average share the values of these.
 AGREEING = 4
 DEFAULT = AnalysisSpec()
@@ -55,6 +57,7 @@ def lint(stimuli: StimulusSet, spec: AnalysisSpec = DEFAULT) -> Lint:
     """
     n, folds, seed = len(stimuli), spec.folds, spec.seed
     columns = resolved_columns(stimuli, () if spec.values == AUTO else spec.values)
+    check_columns(columns, spec)
     resolved = [column.name for column in columns if column.names]
     levels = {feature.name: level_of(stimuli, feature.name) for feature in stimuli.features}
     rows = np.sort(np.random.default_rng(seed).permutation(n)[:MOST_STIMULI])
@@ -63,7 +66,6 @@ def lint(stimuli: StimulusSet, spec: AnalysisSpec = DEFAULT) -> Lint:
         fold_of = stimulus_folds(stimuli, spec.folds_over, folds, seed)
     except InputError as error:
         refused, fold_of = str(error), np.arange(n) % min(max(folds, 2), n)
-    check_columns(columns, spec)
     sample = feature_columns(stimuli.take(rows), resolved=resolved)
     interactions = spec.interactions and not resolved
     of_pairs = PairColumns.of(sample, spec.missing, interactions)
@@ -162,7 +164,7 @@ def feature_findings(moments: PairMoments) -> Iterator[StimulusFinding]:
         yield StimulusFinding(
             "problem",
             "weights",
-            f"The model has {len(scaled)} weights, but the distances of some features follow from "
+            f"The model has {len(parts)} weights, but the distances of some features follow from "
             f"those of others: only {rank} are independent. Other weights would fit as well: "
             f"choose fewer features{' or no interactions' if columns.interactions else ''}.",
             features,
@@ -170,53 +172,68 @@ def feature_findings(moments: PairMoments) -> Iterator[StimulusFinding]:
 
 
 def _determined(columns: Sequence[FeatureColumn], rows: IntArray) -> Iterator[StimulusFinding]:
-    """Features whose value follows in some rows from those of one or two others; not copies."""
-    codes = {
-        column.name: pd.factorize(column.values[rows], use_na_sentinel=False)[0].astype(np.int64)
-        for column in columns
-        if column.kind in ("ordered", "nominal")
-    }
-    given = list(codes)
-    found: dict[str, tuple[str, ...]] = {}
-    for others in itertools.chain(*(itertools.combinations(given, size) for size in (1, 2))):
-        first, last = codes[others[0]], codes[others[-1]]
-        cells = pd.factorize(first * (last.max() + 1) + last)[0]
-        for name in set(given).difference(others, found):
-            if _follows(codes[name], cells):
-                found[name] = others
-    for name in filter(found.__contains__, given):
-        others = found[name]
+    """Features whose value follows in some rows from those of one or two others; not copies.
+
+    Of more than `MOST_COMBINED` features, from those of one.
+    """
+    known = [column for column in columns if column.kind in ("ordered", "nominal")]
+    if not known:
+        return
+    codes = np.stack(
+        [pd.factorize(column.values[rows], use_na_sentinel=False)[0] for column in known]
+    ).astype(np.int64)
+    found: dict[int, tuple[int, ...]] = {}
+    for size in (1, 2) if len(known) <= MOST_COMBINED else (1,):
+        for others in itertools.combinations(range(len(known)), size):
+            first, last = codes[others[0]], codes[others[-1]]
+            cells = pd.factorize(first * (last.max() + 1) + last)[0]
+            for feature in _following(codes, cells):
+                if feature not in others:
+                    found.setdefault(feature, others)
+    for feature in sorted(found):
+        name, given = known[feature].name, tuple(known[other].name for other in found[feature])
         yield StimulusFinding(
             "caution",
             "determined",
-            f"The feature {name!r} follows from {listed([repr(other) for other in others])}: "
-            f"stimuli that agree on {'it' if len(others) == 1 else 'both'} agree on {name!r}. "
+            f"The feature {name!r} follows from {listed([repr(other) for other in given])}: "
+            f"stimuli that agree on {'it' if len(given) == 1 else 'both'} agree on {name!r}. "
             "So one may be credited with what another explains. Read their importances together, "
             f"or leave {name!r} out.",
-            (name, *others),
+            (name, *given),
         )
 
 
-def _follows(own: IntArray, cells: IntArray) -> bool:
-    """Whether values (n_stimuli,) are the same inside each cell, as they would not by chance."""
-    n_cells, n_values = int(cells.max()) + 1, int(own.max()) + 1
-    if not 1 < n_values < n_cells <= len(own) / AGREEING:
-        return False
-    if len(pd.unique(cells * n_values + own)) > n_cells:
-        return False
-    # Of each value half of the stimuli at least have others of the same cell beside them.
-    shared = np.bincount(own, np.bincount(cells)[cells] > 1)
-    return bool((2 * shared >= np.bincount(own)).all())
+def _following(codes: IntArray, cells: IntArray) -> Iterator[int]:
+    """Features whose values (n_features, n_stimuli) are the same inside each cell (n_stimuli,).
+
+    Not those of which that would be so by chance.
+    """
+    n_cells, n_stimuli = int(cells.max()) + 1, len(cells)
+    if n_cells > n_stimuli / AGREEING:
+        return
+    n_values = codes.max(axis=1) + 1
+    candidates = np.flatnonzero((n_values > 1) & (n_values < n_cells))
+    member = np.empty(n_cells, dtype=np.int64)
+    member[cells] = np.arange(n_stimuli)
+    of_candidates = codes[candidates]
+    same = (of_candidates == of_candidates[:, member[cells]]).all(axis=1)
+    is_shared = np.bincount(cells)[cells] > 1
+    for feature in candidates[same]:
+        # Of each value half of the stimuli at least have others of the same cell beside them.
+        shared = np.bincount(codes[feature], is_shared)
+        if (2 * shared >= np.bincount(codes[feature])).all():
+            yield int(feature)
 
 
 def _correlated(
     table: pd.DataFrame, known: Sequence[StimulusFinding], of: str
 ) -> list[StimulusFinding]:
     copies = {finding.features for finding in known if finding.kind == "copies"}
+    square, names_of = table.to_numpy(), [str(name) for name in table.index]
+    high = np.triu(np.abs(np.nan_to_num(square)) > CORRELATED, 1)
     pairs = [
-        (table.loc[pair], pair)
-        for pair in itertools.combinations(table.index, 2)
-        if abs(table.loc[pair]) > CORRELATED
+        (float(square[first, second]), (names_of[first], names_of[second]))
+        for first, second in zip(*np.nonzero(high), strict=True)
     ]
     return [
         StimulusFinding(

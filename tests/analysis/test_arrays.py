@@ -14,7 +14,7 @@ from scipy.spatial.distance import pdist, squareform
 from scipy.stats import spearmanr
 
 from mlem_core import AnalysisSpec, Store, run, stimulus_map
-from mlem_core.analysis import layer_tables
+from mlem_core.analysis import layer_statistics
 from mlem_core.cli.commands import main
 from mlem_core.pairs.rows import cross_validated, shrunken
 
@@ -150,16 +150,16 @@ WRITE = {
 }
 
 
-@pytest.mark.parametrize("after", ["_check_room", "_cost_of_bins"])
+@pytest.mark.parametrize("after", ["_check_room", "give_back_memory"])
 @pytest.mark.parametrize("suffix", WRITE)
 def test_nothing_is_kept_of_a_file_changed_in_a_run(folder, tmp_path, monkeypatch, suffix, after):
-    """After its room is checked, so before its rows are read, and after its tables are made."""
-    path, write, known = tmp_path / f"a{suffix}", WRITE[suffix], getattr(layer_tables, after)
+    """After its room is checked, so before its rows are read, and after its pairs are summed up."""
+    path, write, known = tmp_path / f"a{suffix}", WRITE[suffix], getattr(layer_statistics, after)
     a, b = np.random.default_rng(0).standard_normal((2, N, 3))
     own = Store(tmp_path / "store", overlays=())
     asked = replace(spec(folder), representations=(("a", str(path)),))
     with monkeypatch.context() as patch:
-        patch.setattr(layer_tables, after, lambda *args: (known(*args), write(path, b))[0])
+        patch.setattr(layer_statistics, after, lambda *args: (known(*args), write(path, b))[0])
         write(path, a)
         with refused(f"a{suffix} was changed"):
             run(asked, own)

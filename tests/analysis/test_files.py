@@ -55,5 +55,5 @@ def test_what_is_shown_runs_as_its_command_and_in_python(tmp_path, monkeypatch, 
     said = capsys.readouterr().out
     names = {"profiles": None}
     exec(python_of(own, (("one", 0), ("one", 1))), names)
-    assert [*names["analysis"].tables.features] == ["noun", "length"]
+    assert [*names["analysis"].pairs.features] == ["noun", "length"]
     assert "noun" in said and "position" not in said
