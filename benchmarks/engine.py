@@ -26,7 +26,7 @@ def measure(table: Table, runs: int) -> str:
     """Fill the table; on what it was measured."""
     case = probing()
     n, n_layers = len(case.stimuli), len(case.layers)
-    tables, _, results = routes.engine(case)
+    _, results = routes.engine(case)
     ours, floor = in_turn(lambda: routes.engine(case), lambda: routes.floor(case.rows), runs)
     table.add(
         "engine over the floor",
@@ -114,6 +114,6 @@ def measure(table: Table, runs: int) -> str:
             target=f"under {most:,} MB",
         )
     return (
-        f"the probing set ({n:,} words, {n * (n - 1) // 2:,} pairs, {len(tables.codes):,} "
-        f"patterns) in {n_layers} layers, {FOLDS} folds; medians of {runs} runs in turn"
+        f"the probing set ({n:,} words, {n * (n - 1) // 2:,} pairs) in {n_layers} layers, "
+        f"{FOLDS} folds; medians of {runs} runs in turn"
     )

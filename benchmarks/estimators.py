@@ -5,26 +5,28 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
-from benchmarks import routes
 from benchmarks.data import FOLDS, SEED, Case, probing
 from benchmarks.timing import Table
 from mlem_core.base.typing import FloatArray, layer_name
 from mlem_core.data.folds import group_folds
 from mlem_core.estimators.ascent import WeightForm
 from mlem_core.estimators.base import RidgeMLEM, held_out_scores
+from mlem_core.estimators.registry import tested_fits
 from mlem_core.estimators.spearman import Cells, SpearmanMLEM, ascend
+from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.measures.importance import permutation_importance
-from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
+from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.pair_columns import PairColumns
-from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.tables import PairTables
+from mlem_core.pairs.statistics import PairStatistics
+from validation.made_pairs import statistics_of
 from validation.simulations import pair_cells
 
 # Jalouzot et al. 2024, appendix C: the size that its rule gives here; five permutations.
@@ -57,50 +59,71 @@ def _cells(
 
 
 def _published(
-    case: Case, tables: PairTables, layer: int, fold: int, strength: float | None
+    case: Case, interactions: bool, layer: int, fold: int, strength: float | None
 ) -> FloatArray:
     """Weights of one layer and fold by the published recipe."""
-    chosen, interactions = case.folds != fold, tables.interactions
-    cells = _cells(case, interactions, layer, chosen, ranked=strength is None)
-    shape = WeightForm(len(tables.features), interactions, "metric")
+    cells = _cells(case, interactions, layer, case.folds != fold, ranked=strength is None)
+    shape = WeightForm(len(case.stimuli.features), interactions, "metric")
     return ascend(cells, shape, strength, BATCH, SEED).weights
 
 
-def _permuted(case: Case, tables: PairTables, layer: int, fold: int, weights: FloatArray) -> None:
-    """Importances as published: permutations on batches of held-out pairs."""
+def _permuted(
+    case: Case, interactions: bool, layer: int, fold: int, weights: FloatArray
+) -> FloatArray:
+    """Importances (n_permutations, n_features) as published, on batches of held-out pairs."""
     from scipy.stats import spearmanr
 
     cells = _cells(case, False, layer, case.folds == fold)
+    shape = WeightForm(len(case.stimuli.features), interactions, "metric")
     rng = np.random.default_rng(SEED)
-    drops = np.zeros((PERMUTATIONS, len(tables.features)))
+    drops = np.zeros((PERMUTATIONS, shape.n_features))
+
+    def rho(distances: FloatArray, target: FloatArray) -> float:
+        terms = shape.times * distances[:, shape.first] * distances[:, shape.second]
+        return float(spearmanr(terms @ weights, target).statistic)
+
     for repeat in range(PERMUTATIONS):
         drawn = cells.draw(BATCH, rng)
-        target, features = cells.target[drawn], np.sqrt(cells.terms[cells.pattern[drawn]])
-        whole = spearmanr(tables.columns.values(features) @ weights, target).statistic
-        for f in range(len(tables.features)):
-            permuted = features.copy()
-            permuted[:, f] = rng.permutation(permuted[:, f])
-            rho = spearmanr(tables.columns.values(permuted) @ weights, target).statistic
-            drops[repeat, f] = whole - rho
+        target, distances = cells.target[drawn], np.sqrt(cells.terms[cells.pattern[drawn]])
+        score = rho(distances, target)
+        for feature in range(shape.n_features):
+            permuted = distances.copy()
+            permuted[:, feature] = rng.permutation(permuted[:, feature])
+            drops[repeat, feature] = score - rho(permuted, target)
+    return drops
+
+
+def _statistics(case: Case, layers: Sequence[int], interactions: bool = False) -> PairStatistics:
+    rows = [case.rows[layer] for layer in layers]
+    return statistics_of(case.stimuli, rows, case.folds, interactions=interactions)
+
+
+def _spearman(case: Case, pairs: PairStatistics, layers: Sequence[int]) -> FloatArray:
+    """Weights (n_layers, n_folds, n_columns) of the highest ρ_a."""
+    training = TrainingPairs.of(
+        pairs.columns,
+        case.folds,
+        len(layers),
+        lambda position: squared_distances(case.rows[layers[position]]),
+    )
+    return SpearmanMLEM().cross_validate(pairs, training).weights
 
 
 def fits(table: Table, runs: int) -> str:
     """Time of a fit with importances, ours and the published recipe's in turn, on one core."""
     case = probing()
-    plain, _, _ = routes.engine(case)
-    permutation_importance(plain, SpearmanMLEM().cross_validate(plain.of_layers([0])).weights)
-    chosen = np.linspace(1, len(case.layers) - 1, max(2, runs)).astype(int)
+    chosen = np.linspace(1, len(case.layers) - 1, max(2, runs)).astype(int).tolist()
     for interactions in (False, True):
-        tables = plain.with_interactions(interactions)
         ratios, ours, theirs = [], [], []
-        for layer in (int(one) for one in chosen):
-            one = tables.of_layers([layer])
+        for layer in chosen:
+            pairs = _statistics(case, [layer], interactions)
             with _one_core():
                 start = time.perf_counter()
-                permutation_importance(one, SpearmanMLEM().cross_validate(one).weights)
+                permutation_importance(pairs.tests, _spearman(case, pairs, [layer]))
                 ours.append((time.perf_counter() - start) / FOLDS)
                 start = time.perf_counter()
-                _permuted(case, tables, layer, 0, _published(case, tables, layer, 0, 1.0))
+                weights = _published(case, interactions, layer, 0, 1.0)
+                _permuted(case, interactions, layer, 0, weights)
                 theirs.append(time.perf_counter() - start)
             ratios.append(theirs[-1] / ours[-1])
         table.add(
@@ -118,11 +141,10 @@ def fits(table: Table, runs: int) -> str:
     )
 
 
-def _scores(tables: PairTables, weights: FloatArray) -> FloatArray:
+def _scores(pairs: PairStatistics, weights: FloatArray) -> FloatArray:
     """(2, n_layers, n_folds) held-out ρ and ρ_a."""
-    found = [held_out_scores(tables, weights[:, k, None], k) for k in range(FOLDS)]
-    rho = np.concatenate([score.rho for score in found], axis=1)
-    return np.stack([rho, np.concatenate([score.rho_a for score in found], axis=1)])
+    fits = tested_fits(pairs, weights)
+    return np.stack([fits.rho, fits.rho_a])
 
 
 def _spread(case: Case, layers: list[int]) -> tuple[FloatArray, FloatArray]:
@@ -130,36 +152,35 @@ def _spread(case: Case, layers: list[int]) -> tuple[FloatArray, FloatArray]:
 
     Each (2,): of ridge and of spearman, averaged over layers and features.
     """
-    columns = feature_columns(case.stimuli)
     over_folds, means = [], []
     for seed in STABILITY_SEEDS:
-        index = PairIndex.build(columns, group_folds(case.stimuli.groups, FOLDS, seed))
-        sources = [lambda layer=layer: case.rows[layer] for layer in layers]
-        tables = pair_tables(index, sources, train_ranks=True)
-        found = np.stack(
+        divided = replace(case, folds=group_folds(case.stimuli.groups, FOLDS, seed))
+        pairs = _statistics(divided, layers)
+        ridge = RidgeMLEM().cross_validate(pairs).weights
+        importances = np.stack(
             [
-                permutation_importance(tables, fit(tables).weights)
-                for fit in (RidgeMLEM().cross_validate, SpearmanMLEM().cross_validate)
+                permutation_importance(pairs.tests, weights).drop
+                for weights in (ridge, _spearman(divided, pairs, layers))
             ]
         )
-        over_folds.append(found.std(axis=2, ddof=1).mean(axis=(1, 2)))
-        means.append(found.mean(axis=2))
+        over_folds.append(importances.std(axis=2, ddof=1).mean(axis=(1, 2)))
+        means.append(importances.mean(axis=2))
     return np.mean(over_folds, axis=0), np.std(means, axis=0, ddof=1).mean(axis=(1, 2))
 
 
 def measure(table: Table, runs: int) -> str:
     """Fill the table; on what it was measured."""
     case = probing()
-    plain, _, _ = routes.engine(case)
+    everything = range(len(case.layers))
+    plain = _statistics(case, everything)
+    ridge = _scores(plain, RidgeMLEM().cross_validate(plain).weights)
     layer_names = pd.Index([layer_name(layer) for layer in case.layers])
     # The recipe takes seconds a fit: one fold a layer, another one in the next layer.
     folds = np.arange(len(case.layers)) % FOLDS
     for interactions in (False, True):
-        tables = plain.with_interactions(interactions)
+        pairs = _statistics(case, everything, interactions)
         title = "spearman with interactions" if interactions else "spearman"
-        weights = SpearmanMLEM().cross_validate(tables).weights
-        own = _scores(tables, weights)
-        ridge = _scores(plain, RidgeMLEM().cross_validate(plain).weights)
+        own = _scores(pairs, _spearman(case, pairs, everything))
         gain = (own - ridge).mean(axis=2)
         for name, values in zip(("ρ", "ρ_a"), gain, strict=True):
             table.add(
@@ -182,8 +203,8 @@ def measure(table: Table, runs: int) -> str:
             differences = []
             for layer in every:
                 fold = int(folds[layer])
-                theirs = _published(case, tables, int(layer), fold, strength)
-                score = held_out_scores(tables.of_layers([int(layer)]), theirs[None, None], fold)
+                theirs = _published(case, interactions, int(layer), fold, strength)
+                score = held_out_scores(pairs.of_layers([int(layer)]), theirs[None, None], fold)
                 both = np.array([score.rho[0, 0], score.rho_a[0, 0]])
                 differences.append(own[:, layer, fold] - both)
             found = np.array(differences)

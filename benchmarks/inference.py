@@ -1,103 +1,111 @@
-"""Section `inference`: decomposition, and bootstrap replicates, beside explicit copies of pairs."""
+"""Section `inference`: contributions, their intervals by influence, and contributions by chance."""
 
 from __future__ import annotations
 
-import statistics
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
-from scipy.stats import rankdata
 
 from benchmarks.data import MODELS, Case, probing
-from benchmarks.timing import Table, in_turn, seconds
-from mlem_core.base.typing import FloatArray
-from mlem_core.inference.bootstrap import term_replicates
+from benchmarks.timing import Table
+from mlem_core.base.typing import IntArray, Layer
+from mlem_core.inference.block_influence import BlockSums
+from mlem_core.inference.chance import chance_at_level
+from mlem_core.inference.layer_intervals import intervals_from_sums
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.measures.decomposition import decompose
-from mlem_core.pairs.build import pair_tables
-from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.distances import squared_distances
-from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.ranks import pair_ranks
-from mlem_core.pairs.resampling_units import multinomial
+from mlem_core.measures.importance import fitted
+from mlem_core.pairs.resampling_units import Units
+from validation.made_pairs import layer_pairs_of, statistics_of
 
 # A layer of each model.
 LAYERS = ((MODELS[0], 3), (MODELS[1], 20))
-REPLICATES = 1_000
+BY_VALUE = ("part_of_speech",)
+PERMUTATIONS = 199
 
 
-def _two(case: Case) -> tuple[LayerPairs, list[FloatArray]]:
-    index = PairIndex.build(feature_columns(case.stimuli), case.folds)
-    rows = [case.rows[case.layers.index(layer)] for layer in LAYERS]
-    squared = [squared_distances(own) for own in rows]
-    pairs = LayerPairs(
-        LAYERS,
-        pair_tables(index, [lambda own=own: own for own in rows]),
-        tuple(pair_ranks(own) for own in squared),
-        tuple(own.astype(np.float32) for own in squared),
-        index.design,
-        index.cell,
-        np.unique(case.stimuli.groups, return_inverse=True)[1],
-        case.folds,
+def pairs_of(case: Case, layers: Sequence[Layer], by_value: Sequence[str] = ()) -> LayerPairs:
+    """Pairs of the stimuli in some layers."""
+    stimuli = case.stimuli
+    rows = [case.rows[case.layers.index(layer)] for layer in layers]
+    groups = np.unique(stimuli.groups, return_inverse=True)[1]
+    return layer_pairs_of(stimuli, rows, case.folds, groups, stimuli.items, by_value)
+
+
+def intervals(case: Case, pairs: LayerPairs) -> BlockSums:
+    """Intervals of scores, importances, similarities and contributions; the sums behind them."""
+    blocks = BlockSums.of(pairs, with_distances=True)
+    intervals_from_sums(
+        pairs.statistics,
+        fitted(pairs.statistics),
+        blocks,
+        layers=pairs.layers,
+        estimator="ridge",
+        units=Units.of(case.stimuli),
+        report=lambda _: None,
     )
-    return pairs, squared
+    return blocks
 
 
-def _copied(pairs: LayerPairs, squared: list[FloatArray], weights: FloatArray) -> float:
-    """RSA and sums by pattern of one replicate the plain way: copies of pairs, ranked by SciPy."""
-    i, j = np.triu_indices(len(pairs.groups), 1)
-    own = weights[pairs.groups]
-    same = pairs.groups[i] == pairs.groups[j]
-    times = np.where(same, own[i], own[i] * own[j]).astype(np.int64)
-    ranks = [rankdata(np.repeat(layer, times)) for layer in squared]
-    ranks = [layer - layer.mean() for layer in ranks]
-    for layer in ranks:
-        np.bincount(np.repeat(pairs.pattern, times), layer)
-    a, b = ranks
-    return float(a @ b / np.sqrt((a @ a) * (b @ b)))
+def add_time(table: Table, what: str, call: Callable[[], object], target: str = "") -> float:
+    """Add a row with the wall time and the processor time of a call; the latter in s."""
+    start, processor = time.perf_counter(), time.process_time()
+    call()
+    took, used = time.perf_counter() - start, time.process_time() - processor
+    table.add(what, f"{took:.2f} s, {used:.2f} s of processor time", target=target)
+    return used
 
 
-def measure(table: Table, runs: int) -> str:
-    """Fill the table; on what it was measured."""
+def measure(table: Table, runs: int, layers: Sequence[Layer] | None = None) -> str:
+    """Fill the table; on what it was measured. `layers` are those that are meant by all."""
     case = probing()
-    index = PairIndex.build(feature_columns(case.stimuli), case.folds)
-    tables = pair_tables(index, [lambda own=own: own for own in case.rows])
-    rsa = np.eye(len(case.rows))
-    took = statistics.median(seconds(lambda: decompose(tables, rsa)) for _ in range(runs))
-    table.add(
-        f"terms of all pairs of {len(rsa)} layers, {len(tables.features)} features",
-        f"{took:.2f} s",
-        target="at most 5 s",
+    layers = case.layers if layers is None else layers
+    everything = pairs_of(case, layers)
+    decompose(pairs_of(case, LAYERS).statistics)  # compiles
+    n_features, n_layers = len(everything.statistics.features), len(layers)
+    add_time(
+        table,
+        f"contributions to the RSA correlations of {n_layers} layers, {n_features} features",
+        lambda: decompose(everything.statistics),
+        "at most 5 s",
     )
-    pairs, squared = _two(case)
-    weights = multinomial(pairs.n_groups, REPLICATES, np.random.default_rng(0))
-    codes = pairs.tables.codes
-    # Compiles, and ranks the pairs.
-    found = term_replicates(pairs.whole, pairs.tables, weights[:2])[0, -3]
-    off = abs(found - _copied(pairs, squared, weights[0]))
-    print(f"  the same answer: RSA of a replicate differs by {off:.1e}")
-    start = time.process_time()
-    took = seconds(lambda: term_replicates(pairs.whole, pairs.tables, weights))
-    processor = time.process_time() - start
-    table.add(
-        f"{REPLICATES:,} bootstrap replicates, all terms of two layers",
-        f"{took:.1f} s, {processor:.1f} s of processor time",
-        target="at most 3.2 s",
-    )
-    few = weights[:20]
-    ours, theirs = in_turn(
-        lambda: term_replicates(pairs.whole, pairs.tables, few),
-        lambda: _copied(pairs, squared, few[0]),
-        runs,
-    )
-    table.add(
-        "a replicate by copying pairs and ranking them with SciPy, over ours",
-        f"{1000 * ours / len(few):.0f} ms",
-        f"{1000 * theirs:.0f} ms",
-        f"{theirs * len(few) / ours:.0f}",
+    for by_value in ((), BY_VALUE):
+        pairs = pairs_of(case, LAYERS, by_value)
+        coding = f", {by_value[0]} coded by value" if by_value else ""
+        used = add_time(
+            table,
+            f"confidence intervals of two layers{coding}",
+            partial(intervals, case, pairs),
+        )
+        blocks = pairs.units.blocks()
+        n_blocks = sum(blocks.sizes)
+        start = time.process_time()
+        contributions_of(case, np.flatnonzero(blocks.weights[0]), by_value)
+        anew = time.process_time() - start
+        table.add(
+            f"computing contributions anew without each of {n_blocks} blocks, over these{coding}",
+            f"{used:.1f} s",
+            f"{anew * n_blocks:.0f} s, by one block",
+            f"{anew * n_blocks / used:.0f}",
+        )
+        add_time(
+            table,
+            f"{PERMUTATIONS} permutations of each feature, two layers{coding}",
+            partial(chance_at_level, pairs, case.stimuli, PERMUTATIONS),
+        )
+    add_time(
+        table, f"confidence intervals of {n_layers} layers", lambda: intervals(case, everything)
     )
     n = len(case.stimuli)
     return (
-        f"the probing set ({n:,} words in {pairs.n_groups} sentences, {n * (n - 1) // 2:,} pairs, "
-        f"{len(codes):,} patterns)"
+        f"the probing set ({n:,} words in {everything.n_groups} sentences, "
+        f"{n * (n - 1) // 2:,} pairs), one run each"
     )
+
+
+def contributions_of(case: Case, stimuli: IntArray, by_value: Sequence[str]) -> None:
+    """Contributions to the similarity of two layers over some of the stimuli."""
+    rows = [case.rows[case.layers.index(layer)][stimuli] for layer in LAYERS]
+    decompose(statistics_of(case.stimuli.take(stimuli), rows, case.folds[stimuli], by_value))
