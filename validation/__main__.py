@@ -21,7 +21,7 @@ STUDIES = {
     "crossfit": ("validation.crossfit", "tasks"),
     "values": ("validation.values", "tasks"),
     "intervals": ("validation.intervals", "tasks"),
-    "words": ("validation.words", "tasks"),
+    "words": ("validation.intervals", "recurring_tasks"),
     "budget": ("validation.budget", "tasks"),
     "populations": ("validation.populations", "tasks"),
     "subjects": ("validation.subjects", "tasks"),

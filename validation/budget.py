@@ -7,30 +7,28 @@ features in different strengths, a part in common that no feature knows, and not
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from mlem_core.analysis.pair_errors import design_errors
 from mlem_core.base.numbers import student_quantile
 from mlem_core.data.folds import group_folds
-from mlem_core.measures.contributions import contributions
-from mlem_core.measures.decomposition import UNEXPLAINED
-from mlem_core.measures.importance import fitted
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import DESIGNS, PairDesign
 from mlem_core.pairs.ranks import PairRanks
 from mlem_core.pairs.statistics import ComparedPairs, pass_over_layer
 from validation.work import Row, Task
 
-# Stimuli and budget, of 180 thousand, 2 million and 32 million pairs.
+# Stimuli and budget, of 180 thousand, 2 million and 32 million pairs; and how often it is drawn.
 SIZES = {600: 24_000, 2_000: 100_000, 8_000: 1_000_000}
-REPETITIONS, PART = 200, 10
+DRAWS, PART = {600: 100, 2_000: 100, 8_000: 40}, {600: 20, 2_000: 20, 8_000: 10}
 LAYERS = (("m", 0), ("m", 1))
 
 
-def _case(n: int) -> tuple[pd.DataFrame, list[np.ndarray]]:
+def made_case(n: int) -> tuple[pd.DataFrame, list[NDArray[np.float32]]]:
+    """Features of n stimuli and two layers (n, 8)."""
     rng = np.random.default_rng([n, 1])
     features = pd.DataFrame(
         {
@@ -50,64 +48,48 @@ def _case(n: int) -> tuple[pd.DataFrame, list[np.ndarray]]:
     return features, layers
 
 
-def _numbers(n: int, budget: int | None, seed: int) -> pd.DataFrame:
-    """measure, layer, feature, value and, of a budget, error."""
-    features, layers = _case(n)
+def numbers(n: int, budget: int | None, seed: int) -> pd.DataFrame:
+    """measure, layer, feature, value and error (0 where all pairs are compared)."""
+    features, layers = made_case(n)
     folds = group_folds(np.arange(n) // 3, 5, 0)
     design = PairDesign.of(folds, budget, seed)
     compared = ComparedPairs.of(feature_columns(features), folds, design=design)
     ranks, statistics = PairRanks(len(layers), design.n_pairs), []
-    for number, representations in enumerate(layers):
-        result = pass_over_layer(
-            compared, partial(np.asarray, representations), "euclidean", str(number)
-        )
-        ranks.put(number, result.doubled)
+    for position, rows in enumerate(layers):
+        result = pass_over_layer(compared, partial(np.asarray, rows), "euclidean", str(position))
+        ranks.put(position, result.doubled)
         statistics.append(result.statistics)
     products = compared.rank_products(ranks, range(len(layers)))
     pairs = compared.together(statistics, products)
-    if budget is not None:
-        return design_errors(LAYERS, pairs, compared.without_each_design(statistics, products))
-    of_pairs = fitted(pairs)
-    split = contributions(pairs.moments)
-    rows: list[tuple[Any, ...]] = [("rsa", 0, "", pairs.moments.rsa[0, 1])]
-    rows += [("contribution", 0, UNEXPLAINED, split.unexplained[0, 1])]
-    for term, name in enumerate(features.columns):
-        rows += [("contribution", 0, name, split.terms[term, 0, 1])]
-    for layer in range(len(layers)):
-        rows += [("rho", layer, "", of_pairs.fits.rho[layer].mean())]
-        rows += [("ceiling", layer, "", of_pairs.fits.ceiling[layer].mean())]
-        means = of_pairs.importance[layer].mean(axis=0)
-        rows += [
-            ("importance", layer, name, drop)
-            for name, drop in zip(features.columns, means, strict=True)
-        ]
-    return pd.DataFrame(rows, columns=["measure", "layer", "feature", "value"])
+    if budget is None:
+        return design_errors(LAYERS, pairs, [pairs, pairs])
+    return design_errors(LAYERS, pairs, compared.without_each_design(statistics, products))
 
 
 def repeated(n: int, first: int) -> list[Row]:
     """Some designs of the same stimuli, each beside all pairs."""
     by = ["measure", "layer", "feature"]
-    truth = _numbers(n, None, 0).rename(columns={"value": "truth"})
+    truth = numbers(n, None, 0)[[*by, "value"]].rename(columns={"value": "truth"})
     rows: list[Row] = []
-    for seed in range(first, first + PART):
-        found = _numbers(n, SIZES[n], seed).merge(truth, on=by)
-        found = found.assign(stimuli=n, pairs=SIZES[n], seed=seed)
-        rows += found.drop(columns=["model", "model_b", "layer_b"]).to_dict("records")
+    for seed in range(first, first + PART[n]):
+        drawn = numbers(n, SIZES[n], seed)[[*by, "value", "error"]].merge(truth, on=by)
+        rows += drawn.assign(stimuli=n, pairs=SIZES[n], seed=seed).to_dict("records")
     return rows
 
 
 def tasks(quick: bool = False) -> list[Task]:
     """The study in parts."""
-    starts = range(0, REPETITIONS, PART)[: 1 if quick else None]
+    sizes = list(SIZES)[: 1 if quick else None]
     return [
         Task(f"{n} stimuli, from {start}", repeated, (n, start))
-        for n in list(SIZES)[: 1 if quick else None]
-        for start in starts
+        for n in sizes
+        for start in range(0, PART[n] if quick else DRAWS[n], PART[n])
     ]
 
 
-def of_budget(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Difference from all pairs, spread, stated error and coverage by quantity."""
+def tables_from(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Bias, spread, stated error and coverage by quantity."""
+    rows = rows[rows["measure"] != "ceiling"]
     reach = student_quantile(DESIGNS - 1) * rows["error"]
     rows = rows.assign(
         off=rows["value"] - rows["truth"],
@@ -122,10 +104,12 @@ def of_budget(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
             rows["measure"], rows["layer"], rows["feature"].fillna(""), strict=True
         )
     ]
-    found = {}
-    for n, own in rows.groupby("stimuli"):
-        cells = own.groupby("quantity", sort=False)
-        found[f"budget {n}"] = pd.DataFrame(
+    tables = {}
+    for n, of_size in rows.groupby("stimuli"):
+        cells = of_size.groupby("quantity", sort=False)
+        n_draws = of_size["seed"].nunique()
+        title = f"{n:,} stimuli, {of_size['pairs'].iloc[0]:,} pairs ({n_draws} draws)"
+        tables[f"budget {n}"] = pd.DataFrame(
             {
                 "all pairs": cells["truth"].mean().map("{:.4f}".format),
                 "off on average": cells["off"].mean().map("{:+.4f}".format),
@@ -133,5 +117,5 @@ def of_budget(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
                 "error said": np.sqrt(cells["square"].mean()).map("{:.4f}".format),
                 "held": cells["held"].mean().map("{:.1%}".format),
             }
-        ).rename_axis(f"{n:,} stimuli, {own['pairs'].iloc[0]:,} pairs")
-    return found
+        ).rename_axis(title)
+    return tables

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.typing import FloatArray
+from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data import datasets
 from mlem_core.data.folds import group_folds
 from mlem_core.estimators.ascent import WeightForm
 from mlem_core.estimators.base import RidgeMLEM, TableModel, held_out_scores
 from mlem_core.estimators.spearman import FRRSA, Ascent, SpearmanMLEM, ascend
+from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.models.representations import from_model
-from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
+from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.pair_columns import PairColumns
-from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.tables import PairTables
+from mlem_core.pairs.statistics import PairStatistics
+from mlem_core.pairs.terms import Columns
 from mlem_core.storage.store import Store
+from validation.made_pairs import statistics_of
 from validation.simulations import pair_cells
 from validation.work import Row, Task
 
@@ -43,7 +45,7 @@ LAYERS += (("smollm2", 5), ("smollm2", 15), ("smollm2", 30))
 SEEDS = range(10)
 PERMUTATIONS = (5, 10, 100, 1000)
 
-# Estimators on the pair table, with interactions or not.
+# Estimators on all pairs, with interactions or not.
 FITS: dict[str, tuple[bool, TableModel]] = {
     "ridge": (False, RidgeMLEM()),
     "ridge on ranks": (False, RidgeMLEM(target="rank")),
@@ -69,24 +71,36 @@ def rows_of(model: str, layer: int) -> NDArray[np.floating]:
     return np.array(from_model(datasets.load(STIMULI), model, Store())[layer])
 
 
-@lru_cache(maxsize=2)
-def index_of(seed: int) -> PairIndex:
-    """The pairs of the stimuli, with folds that depend on the seed."""
-    stimuli = datasets.load(STIMULI)
-    return PairIndex.build(
-        feature_columns(stimuli), group_folds(np.asarray(stimuli.groups), FOLDS, seed)
-    )
+class LayerData(NamedTuple):
+    """One layer: its rows, statistics of its pairs, and the pairs for rank estimators."""
+
+    rows: NDArray[np.floating]
+    pairs: PairStatistics
+    training_pairs: TrainingPairs
 
 
-def tables_of(rows: NDArray[np.floating], seed: int = 0) -> PairTables:
-    """The pair tables of one layer."""
-    return pair_tables(index_of(seed), [lambda: rows], train_ranks=True)
+def folds_of(seed: int) -> IntArray:
+    """(n_stimuli,)"""
+    return group_folds(np.asarray(datasets.load(STIMULI).groups), FOLDS, seed)
 
 
-@lru_cache(maxsize=2)
-def clean_tables(model: str, layer: int, seed: int = 0) -> PairTables:
-    """The pair tables of a layer as it is."""
-    return tables_of(rows_of(model, layer), seed)
+def data_of(rows: NDArray[np.floating], interactions: bool = False, seed: int = 0) -> LayerData:
+    """A layer (n_stimuli, n_units), with folds that depend on the seed."""
+    folds = folds_of(seed)
+    pairs = statistics_of(datasets.load(STIMULI), [rows], folds, interactions=interactions)
+    training = TrainingPairs.of(pairs.columns, folds, 1, lambda _: squared_distances(rows))
+    return LayerData(rows, pairs, training)
+
+
+@lru_cache(maxsize=4)
+def clean_data(model: str, layer: int, interactions: bool = False) -> LayerData:
+    """A layer as it is."""
+    return data_of(rows_of(model, layer), interactions)
+
+
+def terms_of(pairs: PairStatistics) -> Columns:
+    """The terms of the metric W."""
+    return Columns(pairs.features, pairs.interactions)
 
 
 def with_noise(level: float, seed: int) -> FloatArray:
@@ -96,10 +110,10 @@ def with_noise(level: float, seed: int) -> FloatArray:
     return rows + level * rows.std(axis=0) * rng.standard_normal(rows.shape)
 
 
-def published(name: str, tables: PairTables, rows: NDArray[np.floating], **more: Any) -> Ascent:
+def published(name: str, rows: NDArray[np.floating], **more: Any) -> Ascent:
     """Train on the stimuli outside fold 0 by the published recipe."""
     interactions, constraint, strength, batch = PUBLISHED[name]
-    train = index_of(0).folds != 0
+    train = folds_of(0) != 0
     columns = [
         FeatureColumn(column.name, column.kind, column.values[train], column.span)
         for column in feature_columns(datasets.load(STIMULI))
@@ -111,28 +125,36 @@ def published(name: str, tables: PairTables, rows: NDArray[np.floating], **more:
     return ascend(cells, shape, **given)
 
 
-Fitted = tuple[PairTables, FloatArray, FloatArray]
+class Profiles(NamedTuple):
+    """Weights and importances (n_folds, n_columns) of a layer; of the published recipe fold 0."""
+
+    pairs: PairStatistics
+    weights: FloatArray
+    importance: FloatArray
 
 
-def profiles(name: str, tables: PairTables, rows: NDArray[np.floating], seed: int = 0) -> Fitted:
-    """Tables, and weights and importances (n_folds, n_columns); of the published recipe fold 0."""
+def has_interactions(name: str) -> bool:
+    """Whether an estimator or recipe has them."""
+    return (FITS if name in FITS else PUBLISHED)[name][0]
+
+
+def profiles(name: str, data: LayerData, seed: int = 0) -> Profiles:
+    """Profiles by an estimator, or by the published recipe with a seed."""
+    pairs = data.pairs
     if name in FITS:
-        interactions, model = FITS[name]
-        tables = tables.with_interactions(interactions)
-        weights = model.cross_validate(tables).weights
+        weights = FITS[name][1].cross_validate(pairs, data.training_pairs).weights
     else:
-        tables = tables.with_interactions(PUBLISHED[name][0])
-        weights = np.zeros((1, FOLDS, len(tables.columns)))
-        weights[0, 0] = published(name, tables, rows, seed=seed).weights
-    importance = permutation_importance(tables, weights)[0]
+        weights = np.zeros((1, FOLDS, len(pairs.columns)))
+        weights[0, 0] = published(name, data.rows, seed=seed).weights
+    importance = permutation_importance(pairs.tests, weights).drop[0]
     folds = FOLDS if name in FITS else 1
-    return tables, weights[0, :folds], importance[:folds]
+    return Profiles(pairs, weights[0, :folds], importance[:folds])
 
 
 @lru_cache(maxsize=16)
-def clean_profiles(name: str) -> Fitted:
+def clean_profiles(name: str) -> Profiles:
     """Those of the middle layer as it is."""
-    return profiles(name, clean_tables(*MIDDLE), rows_of(*MIDDLE))
+    return profiles(name, clean_data(*MIDDLE, has_interactions(name)))
 
 
 def noise(names: tuple[str, ...], level: float, seed: int) -> list[Row]:
@@ -140,26 +162,23 @@ def noise(names: tuple[str, ...], level: float, seed: int) -> list[Row]:
     from scipy.stats import weightedtau
 
     rows = with_noise(level, seed)
-    tables = tables_of(rows)
+    data = {which: data_of(rows, which) for which in {has_interactions(name) for name in names}}
     found = []
     for name in names:
-        _, weights, importance = clean_profiles(name)
-        own, noisy_weights, noisy = profiles(name, tables, rows)
-        unit = own.columns.unit
-        moved = own.columns.matrix(unit(noisy_weights)) - own.columns.matrix(unit(weights))
-        n = len(own.features)
-        for fold in range(len(noisy)):
-            score = held_out_scores(own, noisy_weights[None, [fold]], fold)
+        clean, noisy = clean_profiles(name), profiles(name, data[has_interactions(name)])
+        terms, n = terms_of(clean.pairs), len(clean.pairs.features)
+        moved = terms.matrix(terms.unit(noisy.weights)) - terms.matrix(terms.unit(clean.weights))
+        for fold, importance in enumerate(noisy.importance):
+            true = clean.importance[fold]
+            score = held_out_scores(noisy.pairs, noisy.weights[None, [fold]], fold)
             found.append(
                 {
                     "estimator": name,
                     "noise": level,
                     "seed": seed,
                     "fold": fold,
-                    "tau": float(weightedtau(importance[fold], noisy[fold]).statistic),
-                    "tau_features": float(
-                        weightedtau(importance[fold, :n], noisy[fold, :n]).statistic
-                    ),
+                    "tau": float(weightedtau(true, importance).statistic),
+                    "tau_features": float(weightedtau(true[:n], importance[:n]).statistic),
                     "frobenius": float(np.linalg.norm(moved[fold])),
                     "rho": float(score.rho[0, 0]),
                 }
@@ -179,30 +198,31 @@ def noise_tasks(quick: bool) -> list[Task]:
     return made
 
 
-def scored(tables: PairTables, weights: FloatArray, fold: int) -> Row:
-    score = held_out_scores(tables, weights[None, None], fold)
+def scored(pairs: PairStatistics, weights: FloatArray) -> Row:
+    """Held-out scores of weights (n_columns,) on fold 0."""
+    score = held_out_scores(pairs, weights[None, None], 0)
     return {"rho": float(score.rho[0, 0]), "rho_a": float(score.rho_a[0, 0])}
 
 
 def lines(model: str, layer: int) -> list[Row]:
-    """Held-out scores of the estimators on the pair table, fold 0."""
-    tables = clean_tables(model, layer)
+    """Held-out scores of the estimators on all pairs, fold 0."""
+    data = clean_data(model, layer)
     found = []
     for name in ("ridge", "ridge on ranks", "spearman"):
-        weights = FITS[name][1].cross_validate(tables).weights[0, 0]
+        weights = FITS[name][1].cross_validate(data.pairs, data.training_pairs).weights[0, 0]
         found.append({"model": model, "layer": layer, "estimator": name})
-        found[-1] |= scored(tables, weights, 0)
+        found[-1] |= scored(data.pairs, weights)
     return found
 
 
 def strength(model: str, layer: int, value: float | None) -> list[Row]:
     """Held-out scores of the published recipe at a strength of the soft rank, fold 0."""
-    tables = clean_tables(model, layer)
     name = "spearman, published"
-    ascent = published(name, tables, rows_of(model, layer), strength=value)
+    ascent = published(name, rows_of(model, layer), strength=value)
     label = name if value is not None else "spearman, published, true ranks"
     row = {"model": model, "layer": layer, "estimator": label, "strength": value}
-    return [row | {"steps": ascent.n_steps} | scored(tables, ascent.weights, 0)]
+    scores = scored(clean_data(model, layer).pairs, ascent.weights)
+    return [row | {"steps": ascent.n_steps} | scores]
 
 
 def strength_tasks(quick: bool) -> list[Task]:
@@ -215,46 +235,30 @@ def strength_tasks(quick: bool) -> list[Task]:
     return made
 
 
-def _by_feature(
-    tables: PairTables, importance: FloatArray, varies: str, name: str, seed: int
-) -> list[Row]:
-    shared = {"varies": varies, "estimator": name, "seed": seed}
+def by_feature(found: Profiles, importance: FloatArray, about: Row) -> list[Row]:
+    """A row an importance (n_columns,)."""
     return [
-        shared | {"feature": feature, "importance": value}
-        for feature, value in zip(tables.columns.names, importance, strict=True)
+        about | {"feature": feature, "importance": value}
+        for feature, value in zip(found.pairs.columns.names, importance, strict=True)
     ]
 
 
 def over_folds(seed: int) -> list[Row]:
     """Importances (means over folds) when the stimuli are divided anew."""
-    tables = tables_of(rows_of(*MIDDLE), seed)
-    return [
-        {
-            "varies": "folds",
-            "estimator": name,
-            "seed": seed,
-            "feature": feature,
-            "importance": value,
-        }
-        for name in FITS
-        for own, _, importance in [profiles(name, tables, rows_of(*MIDDLE))]
-        for feature, value in zip(own.columns.names, importance.mean(axis=0), strict=True)
-    ]
+    data = {which: data_of(rows_of(*MIDDLE), which, seed) for which in (False, True)}
+    rows: list[Row] = []
+    for name in FITS:
+        found = profiles(name, data[has_interactions(name)])
+        about = {"varies": "folds", "estimator": name, "seed": seed}
+        rows += by_feature(found, found.importance.mean(axis=0), about)
+    return rows
 
 
 def over_samples(name: str, seed: int) -> list[Row]:
     """Importances on fold 0 when the published recipe draws other pairs."""
-    own, _, importance = profiles(name, clean_tables(*MIDDLE), rows_of(*MIDDLE), seed)
-    return [
-        {
-            "varies": "pairs",
-            "estimator": name,
-            "seed": seed,
-            "feature": feature,
-            "importance": value,
-        }
-        for feature, value in zip(own.columns.names, importance[0], strict=True)
-    ]
+    found = profiles(name, clean_data(*MIDDLE, has_interactions(name)), seed)
+    about = {"varies": "pairs", "estimator": name, "seed": seed}
+    return by_feature(found, found.importance[0], about)
 
 
 def stability_tasks(quick: bool) -> list[Task]:
@@ -271,13 +275,11 @@ def permutations(counts: tuple[int, ...]) -> list[Row]:
     from scipy.spatial.distance import pdist
     from scipy.stats import rankdata
 
-    tables, weights, exact = clean_profiles("ridge")
-    index = index_of(0)
-    a, b = np.triu_indices(len(index.folds), 1)
-    inside = np.flatnonzero((index.folds[a] == 0) & (index.folds[b] == 0))
-    pattern = index.pair_pattern[inside]
-    terms = tables.patterns[pattern] ** 2
-    true = rankdata(pdist(rows_of(*MIDDLE)[index.folds == 0].astype(np.float64)))
+    pairs, weights, exact = clean_profiles("ridge")
+    inside = np.flatnonzero(folds_of(0) == 0)
+    first, second = np.triu_indices(len(inside), 1)
+    terms = pairs.columns.of_pairs(inside[first], inside[second])
+    true = rankdata(pdist(rows_of(*MIDDLE)[inside].astype(np.float64)))
     true -= true.mean()
 
     def rho(prediction: FloatArray) -> float:
@@ -290,7 +292,7 @@ def permutations(counts: tuple[int, ...]) -> list[Row]:
     rng = np.random.default_rng(0)
     whole = rho(terms @ weights[0])
     found = []
-    for f, feature in enumerate(tables.features):
+    for f, feature in enumerate(pairs.features):
         rest = terms @ weights[0] - terms[:, f] * weights[0, f]
         drops = np.array(
             [

@@ -20,19 +20,18 @@ MOST = 4  # terms of each kind that are drawn: of the highest importance, of the
 
 def noisy(level: float) -> list[Row]:
     """Weights (of norm 1) and importances of every term and fold at a level of noise."""
-    rows = layers.with_noise(level, SEED)
-    tables = layers.tables_of(rows)
+    data = layers.data_of(layers.with_noise(level, SEED), interactions=True)
     found = []
     for name in ESTIMATORS:
-        own, weights, importance = layers.profiles(name, tables, rows)
-        weights = own.columns.unit(weights)
+        pairs, weights, importance = layers.profiles(name, data)
+        weights = layers.terms_of(pairs).unit(weights)
         for fold, term in np.ndindex(weights.shape):
             found.append(
                 {
                     "estimator": name,
                     "noise": level,
                     "fold": fold,
-                    "term": own.columns.names[term],
+                    "term": pairs.columns.names[term],
                     "weight": float(weights[fold, term]),
                     "importance": float(importance[fold, term]),
                 }

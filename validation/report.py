@@ -18,6 +18,8 @@ from validation import (
     budget,
     chance,
     chosen,
+    crossfit,
+    intervals,
     layers,
     noisy_profiles,
     populations,
@@ -27,7 +29,6 @@ from validation import (
     subjects,
     values,
     what_else,
-    words,
 )
 from validation.work import read
 
@@ -205,76 +206,6 @@ def of_permutations(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return {"permutations": table}
 
 
-def of_intervals(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """How often intervals hold the truth and tests reject what is true, by number of sentences.
-
-    The truth of a score is its mean over data sets: that of models fitted to so many sentences.
-    That of a term is its mean over large sets.
-    """
-    large = rows[rows["kind"] == "truth"].groupby("quantity")["value"].mean()
-    rows = rows[rows["kind"] != "truth"]
-    own = rows[rows["kind"] == "interval"].copy()
-    by = ["quantity", "sentences"]
-    fitted = own["quantity"].str.contains("importance") | (own["quantity"] == "held-out ρ")
-    mean = own.groupby(by)["truth"].transform("mean")
-    # An importance of 0.00001 is 0, as it is in an interval from 0 to 0.
-    own["truth"] = mean.where(fitted, own["quantity"].map(large)).round(4)
-    own["held"] = (own["lower"] <= own["truth"] + 1e-12) & (own["truth"] - 1e-12 <= own["upper"])
-    tests = rows[rows["kind"] == "test"].copy()
-    tests["rejected"] = tests["p"] <= 0.05
-
-    def percent(cell: pd.Series) -> str:
-        error = (cell["mean"] * (1 - cell["mean"]) / cell["count"]) ** 0.5
-        return f"{100 * cell['mean']:.1f} ± {100 * error:.1f} %"
-
-    found = {}
-    for name, table, column in (
-        ("coverage", own, "held"),
-        ("rejections", tests, "rejected"),
-    ):
-        cells = table.groupby(by, sort=False)[column].agg(["mean", "count"])
-        wide = cells.apply(percent, axis=1).unstack("sentences").fillna("")
-        wide = wide.reindex(list(dict.fromkeys(table["quantity"])))
-        sets = rows.groupby("sentences")["seed"].nunique()
-        found[name] = wide.rename(
-            columns=lambda n, sets=sets: f"{n} sentences ({sets[n]} data sets)"
-        ).rename_axis(columns=None)
-    truth = own.groupby("quantity", sort=False)["truth"].mean()
-    found["coverage"].insert(0, "truth", truth.map(lambda v: f"{round(v, 3) + 0.0:.3f}"))
-    return found
-
-
-def of_crossfit(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Terms and ceilings beside columns of noise, and ceilings when patterns are rare."""
-    noise = rows[rows["study"] == "noise"]
-    values = ["true", "noise_terms", "unexplained", "ceiling"]
-    values += ["true_in_sample", "noise_in_sample", "unexplained_in_sample", "bound"]
-    names = {"nominal": "with three values", "numbers": "numbers with three decimals"}
-    table = noise.groupby(["stimuli", "noise", "columns"])[values].mean()
-    sets = noise.groupby(["stimuli", "noise", "columns"])["seed"].nunique()
-    table = table.map(lambda v: f"{round(v, 3) + 0.0:.3f}")
-    table.insert(0, "data sets", sets.map(str))
-    table.index = pd.Index(
-        [f"{n} stimuli, {columns} {names[noise]}" for n, noise, columns in table.index],
-        name="columns of noise",
-    )
-    table = table.rename(columns=lambda name: name.replace("_", " "))
-    steps = rows[rows["study"] == "steps"].groupby(["stimuli", "columns"])
-    rare = steps[["patterns", "alone", "ceiling", "bound"]].mean()
-    rare = pd.DataFrame(
-        {
-            "patterns": rare["patterns"].map("{:.0f}".format),
-            "pairs whose pattern no pair of other stimuli has": rare["alone"].map("{:.1%}".format),
-            "ceiling": rare["ceiling"].map("{:.3f}".format),
-            "in-sample bound": rare["bound"].map("{:.3f}".format),
-        }
-    )
-    rare.index = pd.Index(
-        [f"{n:,} stimuli, {steps:,} steps" for n, steps in rare.index], name="ordered feature"
-    )
-    return {"noise features": table, "rare patterns": rare}
-
-
 TABLES: dict[str, Callable[[pd.DataFrame], dict[str, pd.DataFrame]]] = {
     "simulations": of_simulations,
     "noise": of_noise,
@@ -282,11 +213,11 @@ TABLES: dict[str, Callable[[pd.DataFrame], dict[str, pd.DataFrame]]] = {
     "strength": of_strength,
     "stability": of_stability,
     "permutations": of_permutations,
-    "crossfit": of_crossfit,
+    "crossfit": crossfit.tables_from,
     "values": values.tables_from,
-    "intervals": of_intervals,
-    "words": words.of_words,
-    "budget": budget.of_budget,
+    "intervals": intervals.tables_from,
+    "words": intervals.recurring_tables_from,
+    "budget": budget.tables_from,
     "populations": populations.of_populations,
     "subjects": subjects.of_subjects,
     "second-level": second_level.of_second_level,

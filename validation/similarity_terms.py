@@ -6,23 +6,26 @@ number, and so does how well a rotation is found.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.folds import group_folds
-from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.replicates import Comparison
+from mlem_core.inference.block_influence import ComparedLayers
+from mlem_core.inference.intervals import term_estimate
+from mlem_core.inference.resample import Estimate, jackknife, standard_error
 from mlem_core.measures.decomposition import UNEXPLAINED
-from mlem_core.pairs.build import pair_tables
-from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.distances import squared_distances
-from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.similarities import SIMILARITIES, components
+from mlem_core.pairs.resampling_units import StimulusUnits
+from mlem_core.pairs.similarities import SIMILARITIES, Similarity, components
+from mlem_core.pairs.similarity_moments import similarity_moments
+from validation.made_pairs import statistics_of
 from validation.work import Row, Task
 
 STIMULI = 60
-DATA_SETS, PART, QUICK = 300, 10, 3
+DATA_SETS, PART, QUICK = 200, 20, 3
 NAMES = ("cka", "neighbours", "procrustes", "cca")
 FEATURES = ("two", "three")
 
@@ -45,30 +48,46 @@ def simulated(n: int, seed: int) -> tuple[pd.DataFrame, list[FloatArray]]:
     return features, layers
 
 
-def pairs_of(features: pd.DataFrame, layers: list[FloatArray], seed: int) -> LayerPairs:
-    """The pairs of all stimuli, each a sentence of its own."""
+def compared_layers(
+    features: pd.DataFrame, layers: list[FloatArray], similarity: Similarity, seed: int
+) -> ComparedLayers:
+    """The layers of a data set, each stimulus a sentence of its own."""
     groups = np.arange(len(features))
     folds = group_folds(groups, 5, seed)
-    index = PairIndex.build(feature_columns(features), folds)
-    tables = pair_tables(index, [lambda rows=rows: rows for rows in layers])
-    both = (("m", 0), ("m", 1))
-    return LayerPairs(both, tables, (), (), index.design, index.cell, groups, folds)
+    inputs = [(squared_distances if similarity.divides else components)(rows) for rows in layers]
+    statistics = statistics_of(features, layers, folds)
+    moments = similarity_moments(
+        similarity, [partial(np.asarray, layer) for layer in inputs], statistics.columns, folds
+    )
+    if similarity.divides:
+        statistics = moments.in_place_of_ranks(statistics)
+    return ComparedLayers(similarity, statistics, StimulusUnits(folds, groups), inputs)
+
+
+def estimates(layers: ComparedLayers) -> dict[str, Estimate]:
+    """Intervals of the similarity and, where it has them, of its terms."""
+    compared = layers.without()
+    found = {}
+    if layers.similarity.divides:
+        error = standard_error(compared.terms_without[:, :, 0, 1], compared.sizes)
+        bounds = term_estimate(compared.terms[:, 0, 1], error, compared.sizes)
+        for at, name in enumerate((*FEATURES, UNEXPLAINED)):
+            found[name] = Estimate(bounds.value[at], bounds.lower[at], bounds.upper[at])
+    found["similarity"] = jackknife(
+        compared.values[0, 1], compared.values_without[:, 0, 1], compared.sizes, (-1.0, 1.0)
+    )
+    return found
 
 
 def part(name: str, first: int, n: int) -> list[Row]:
     """The intervals of some data sets."""
-    found: list[Row] = []
-    similarity = SIMILARITIES[name]
-    terms = (*FEATURES, UNEXPLAINED) if similarity.divides else ()
+    rows: list[Row] = []
     for seed in range(first, first + n):
-        features, layers = simulated(STIMULI, seed)
-        inputs = [(squared_distances if similarity.divides else components)(x) for x in layers]
-        layer_pairs = pairs_of(features, layers, seed)
-        value, lower, upper, *_ = Comparison(layer_pairs, similarity, inputs).interval()
-        for at, quantity in enumerate((*terms, "similarity")):
-            bounds = {"value": value[at], "lower": lower[at], "upper": upper[at]}
-            found.append({"similarity": name, "seed": seed, "quantity": quantity, **bounds})
-    return found
+        layers = compared_layers(*simulated(STIMULI, seed), SIMILARITIES[name], seed)
+        for quantity, bounds in estimates(layers).items():
+            ends = {end: float(getattr(bounds, end)) for end in ("value", "lower", "upper")}
+            rows.append({"similarity": name, "seed": seed, "quantity": quantity, **ends})
+    return rows
 
 
 def tasks(quick: bool) -> list[Task]:

@@ -11,21 +11,17 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data import datasets
 from mlem_core.data.folds import fold_groups, group_folds
-from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.base import RidgeMLEM
 from mlem_core.estimators.registry import held_out_scores
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
-from mlem_core.pairs.build import pair_tables
-from mlem_core.pairs.columns import ends, feature_columns, pair_numbers, resolved_columns
-from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.ranks import PairRanks
-from mlem_core.pairs.tables import PairTables
+from mlem_core.pairs.statistics import PairStatistics
 from validation.layers import FOLDS, STIMULI, rows_of
+from validation.made_pairs import statistics_of
 from validation.work import Row, Task
 
 MODEL, LAYERS = "minilm", (0, 3, 6)
 # Words, and how many draws of sentences with so many.
-SIZES = {100: 10, 300: 10, 1000: 4, 2040: 1}
+SIZES = {100: 10, 300: 5, 1000: 2, 2040: 1}
 CODINGS: dict[str, tuple[str, ...]] = {
     "0/1": (),
     "part_of_speech": ("part_of_speech",),
@@ -36,17 +32,6 @@ OVER = ("sentences", "items")
 EQUALLY_APART = {"a": (7, 1.0), "b": (4, 0.7), "c": (2, 1.0), "d": (9, 0.0)}
 
 
-def tables_of(
-    stimuli: StimulusSet | pd.DataFrame,
-    layers: Sequence[FloatArray],
-    folds: IntArray,
-    resolved: Sequence[str],
-) -> PairTables:
-    """The pair tables of some layers, some features resolved by value."""
-    index = PairIndex.build(resolved_columns(stimuli, resolved), folds)
-    return pair_tables(index, [lambda rows=rows: rows for rows in layers])
-
-
 def sample(n: int, draw: int) -> IntArray:
     """(n,) rows of so many words, of sentences drawn at random; the last sentence is cut."""
     groups = datasets.load(STIMULI).groups
@@ -55,16 +40,15 @@ def sample(n: int, draw: int) -> IntArray:
     return np.sort(rows[:n])
 
 
-def _scores(tables: PairTables, about: Row, names: Sequence[object]) -> list[Row]:
-    fits = RidgeMLEM().cross_validate(tables)
+def _scores(pairs: PairStatistics, about: Row, names: Sequence[object]) -> list[Row]:
+    fits = RidgeMLEM().cross_validate(pairs)
     return [
         about
         | {
             "layer": name,
             "rho": float(rho),
             "strength": float(np.median(strength)),
-            "patterns": len(tables.codes),
-            "weights": len(tables.columns),
+            "columns": len(pairs.columns),
         }
         for name, rho, strength in zip(names, fits.rho.mean(axis=1), fits.alpha, strict=True)
     ]
@@ -83,7 +67,7 @@ def of_words(n: int, draw: int) -> list[Row]:
             continue  # no word recurs in so few sentences
         for coding, resolved in CODINGS.items():
             about = {"study": "words", "stimuli": n, "draw": draw, "over": over, "coding": coding}
-            rows += _scores(tables_of(stimuli, layers, folds, resolved), about, LAYERS)
+            rows += _scores(statistics_of(stimuli, layers, folds, resolved), about, LAYERS)
     return rows
 
 
@@ -102,7 +86,7 @@ def planted(n: int, draw: int) -> list[Row]:
         row
         for coding, resolved in {"0/1": (), "all": ("all",)}.items()
         for row in _scores(
-            tables_of(pd.DataFrame(features), layers, folds, resolved),
+            statistics_of(pd.DataFrame(features), layers, folds, resolved),
             {"study": "planted", "stimuli": n, "draw": draw, "over": "stimuli", "coding": coding},
             ("noise 0.2", "noise 0.6"),
         )
@@ -118,11 +102,11 @@ def feature_by_feature() -> list[Row]:
     for resolved in ((), *((feature.name,) for feature in stimuli.features)):
         about = {"study": "one", "stimuli": len(stimuli), "draw": 0, "over": "sentences"}
         about |= {"coding": resolved[0] if resolved else "0/1"}
-        rows += _scores(tables_of(stimuli, layers, folds, resolved), about, LAYERS)
+        rows += _scores(statistics_of(stimuli, layers, folds, resolved), about, LAYERS)
     return rows
 
 
-def psd_cost(tables: PairTables, weights: FloatArray) -> FloatArray:
+def psd_cost(pairs: PairStatistics, weights: FloatArray) -> FloatArray:
     """What it costs in held-out ρ to have separations that are distances of points.
 
     The metric on one-hot codes that is positive semi-definite has separations of negative type:
@@ -131,7 +115,7 @@ def psd_cost(tables: PairTables, weights: FloatArray) -> FloatArray:
 
     Parameters
     ----------
-    tables : pair tables of n_layers layers, with features that are resolved by value
+    pairs : statistics of n_layers layers, with features that are coded by value
     weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.registry.FoldFits`
 
     Returns
@@ -140,35 +124,35 @@ def psd_cost(tables: PairTables, weights: FloatArray) -> FloatArray:
 
     Source: Schoenberg 1935; Jalouzot et al. 2024, section 2.1.
     """
-    projected = weights.copy()
-    for f, names in enumerate(tables.value_names):
+    projected, columns = weights.copy(), pairs.columns
+    for feature, names in enumerate(columns.value_names):
         if names:
-            own = np.flatnonzero(tables.columns.part == f)
-            at = own[: len(names) * (len(names) - 1) // 2]
-            projected[..., at] = of_negative_type(weights[..., at], len(names))
-    both = np.stack((weights, projected), axis=2)
-    rho = [held_out_scores(tables, both[:, k], k).rho for k in range(tables.n_folds)]
-    return np.stack([free - bound for free, bound in (one.T for one in rho)], axis=1)
+            numbers = np.flatnonzero(columns.first_feature == feature)
+            separations = numbers[: len(names) * (len(names) - 1) // 2]
+            projected[..., separations] = of_negative_type(weights[..., separations], len(names))
+    cost = np.empty(weights.shape[:2])
+    for fold in range(pairs.n_folds):
+        both = np.stack((weights[:, fold], projected[:, fold]), axis=1)
+        free, bound = held_out_scores(pairs, both, fold).rho.T
+        cost[:, fold] = free - bound
+    return cost
 
 
 def of_negative_type(separations: FloatArray, n_values: int) -> FloatArray:
     """The nearest separations (..., n_pairs) that are squared distances of points.
 
-    Nearest in the Frobenius norm of the double-centred matrix; both in the order of the pairs of
-    different values in `mlem_core.pairs.columns.ends`.
+    Nearest in the Frobenius norm of the double-centred matrix; pairs of different values are in the
+    order of `np.triu_indices(n_values, 1)`.
     """
-    first, second = ends(n_values)
-    apart = first != second
-    numbers: IntArray = pair_numbers(n_values)
-    codes = np.zeros((*separations.shape[:-1], len(first)))
-    codes[..., apart] = separations
+    first, second = np.triu_indices(n_values, 1)
+    squares = np.zeros((*separations.shape[:-1], n_values, n_values))
+    squares[..., first, second] = squares[..., second, first] = separations
     centre = np.eye(n_values) - 1 / n_values
-    products = -centre @ codes[..., numbers] @ centre / 2
-    values, vectors = np.linalg.eigh(products)
+    values, vectors = np.linalg.eigh(-centre @ squares @ centre / 2)
     products = (vectors * np.maximum(values, 0.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
-    own = np.diagonal(products, axis1=-2, axis2=-1)
-    squared = own[..., :, None] + own[..., None, :] - 2 * products
-    return np.maximum(squared[..., first[apart], second[apart]], 0.0)
+    norms = np.diagonal(products, axis1=-2, axis2=-1)
+    squared = norms[..., :, None] + norms[..., None, :] - 2 * products
+    return np.maximum(squared[..., first, second], 0.0)
 
 
 def of_points() -> list[Row]:
@@ -178,9 +162,9 @@ def of_points() -> list[Row]:
     folds = group_folds(stimuli.groups, FOLDS, 0)
     found: list[Row] = []
     for coding, resolved in list(CODINGS.items())[1:]:
-        tables = tables_of(stimuli, layers, folds, resolved)
-        fits = RidgeMLEM().cross_validate(tables)
-        cost = psd_cost(tables, fits.weights)
+        pairs = statistics_of(stimuli, layers, folds, resolved)
+        fits = RidgeMLEM().cross_validate(pairs)
+        cost = psd_cost(pairs, fits.weights)
         for layer, rho, own in zip(LAYERS, fits.rho.mean(axis=1), cost, strict=True):
             about = {"study": "points", "coding": coding, "layer": layer}
             found.append(about | {"rho": float(rho), "cost": own.mean(), "most": own.max()})
@@ -207,17 +191,11 @@ def with_noise() -> list[Row]:
     folds = group_folds(stimuli.groups, FOLDS, 0)
     found: list[Row] = []
     for case, (table, resolved) in cases.items():
-        index = PairIndex.build(feature_columns(table, resolved=resolved), folds)
-        ranks = PairRanks(len(layers), index.design.n_pairs)
-        tables = pair_tables(
-            index,
-            [lambda rows=rows: rows for rows in layers],
-            keep_ranks=ranks.put,
-        )
-        split = decompose(tables, ranks.rsa())
-        terms = dict(zip((*tables.features, UNEXPLAINED), split.values[:, 0, 1], strict=True))
+        pairs = statistics_of(table, layers, folds, resolved)
+        terms = decompose(pairs).pair(0, 1).set_index("term")["value"]
         found.append(
-            {"study": "noise", "stimuli": len(table), "coding": case, "patterns": len(tables.codes)}
+            {"study": "noise", "stimuli": len(table), "coding": case}
+            | {"columns": len(pairs.columns)}
             | {f"term {name}": terms[name] for name in ("part_of_speech", UNEXPLAINED)}
             | {"term noise": terms.get("noise", np.nan)}
         )
@@ -250,14 +228,14 @@ def tables_from(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
         found[name] = pd.DataFrame(cells).T.rename_axis("stimuli")
     one = rows[rows["study"] == "one"]
     wide = one.pivot_table(index="coding", columns="layer", values="rho", sort=False)
-    wide.insert(0, "patterns", one.groupby("coding")["patterns"].first())
-    wide = wide.rename(columns=lambda name: name if name == "patterns" else f"layer {name}")
-    as_text = {name: "{:,.0f}" if name == "patterns" else "{:.3f}" for name in wide}
+    wide.insert(0, "columns", one.groupby("coding")["columns"].first())
+    wide = wide.rename(columns=lambda name: name if name == "columns" else f"layer {name}")
+    as_text = {name: "{:,.0f}" if name == "columns" else "{:.3f}" for name in wide}
     found["values alone"] = pd.DataFrame(
         {name: wide[name].map(text.format) for name, text in as_text.items()}
     ).rename_axis("resolved")
     noise = rows[rows["study"] == "noise"].set_index("coding").rename_axis("coded by value")
-    shown = noise[["patterns", "term part_of_speech", "term noise", f"term {UNEXPLAINED}"]]
+    shown = noise[["columns", "term part_of_speech", "term noise", f"term {UNEXPLAINED}"]]
     found["values and noise"] = shown.map(
         lambda v: "" if np.isnan(v) else f"{v:,.0f}" if v > 1 else f"{round(v, 3) + 0.0:.3f}"
     )

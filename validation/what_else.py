@@ -23,16 +23,16 @@ from validation.chance import LEVELS, labels, pairs_and_terms, simulated
 from validation.work import Row, Task
 
 # Stimuli, and data sets of so many; permutations, candidates, and the most values that one has.
-SIZES = {60: 60, 300: 40, 2_000: 8}
+SIZES = {60: 30, 150: 20}
 PERMUTATIONS, NOISE, MOST = 99, 20, 800
 # How far apart the values of a planted candidate move stimuli, in units of the layers' noise (.7).
-EFFECTS = (2.0, 4.0)
-PART = {60: 10, 300: 5, 2_000: 1}
+EFFECT = 4.0
+PART = 5
 # Words of four stimuli each, of which a quarter of the shared variance is a function of the word.
 WORDS, REACHES = (30, 120), 200
 
 
-def part(n: int, planted: str, effect: float, first: int, count: int) -> list[Row]:
+def part(n: int, planted: str, first: int, count: int) -> list[Row]:
     """Candidates of some data sets, one of them planted at a level, or none."""
     found: list[Row] = []
     for seed in range(first, first + count):
@@ -44,7 +44,7 @@ def part(n: int, planted: str, effect: float, first: int, count: int) -> list[Ro
         }
         if planted:
             made["planted"] = labels(frame, planted, 4, rng)
-            moved = 0.7 * effect * np.eye(4)[pd.factorize(made["planted"])[0]]
+            moved = 0.7 * EFFECT * np.eye(4)[pd.factorize(made["planted"])[0]]
             layers = [rows + moved for rows in layers]
         stimuli = from_frame(frame, "study")
         pairs, _ = pairs_and_terms(stimuli, layers, seed)
@@ -55,7 +55,7 @@ def part(n: int, planted: str, effect: float, first: int, count: int) -> list[Ro
         )
         sure = [*rest.columns["candidate"]]
         found.append(
-            {"study": "candidates", "n": n, "planted": planted or "none", "effect": effect}
+            {"study": "candidates", "n": n, "planted": planted or "none"}
             | {"seed": seed, "candidates": len(rest.table)}
             | {"false": bool((noise["p"] < SIGNIFICANT).any()), "noise": noise["gain"].mean()}
             | {"named": bool({*sure} - {"planted"}), "first": sure[:1] == ["planted"]}
@@ -92,22 +92,10 @@ def reach(n_words: int, first: int, count: int) -> list[Row]:
 def tasks(quick: bool) -> list[Task]:
     """The study in parts."""
     candidates = [
-        Task(
-            f"{n}, {planted or 'none'} {effect}, from {first}",
-            part,
-            (n, planted, effect, first, PART[n]),
-        )
-        for n, count in ({60: 10} if quick else SIZES).items()
-        for planted, effect in (
-            ("", 0.0),
-            *(
-                (level, own)
-                for own in EFFECTS
-                for level in ("word", "stimulus")
-                if n < 2_000 or (level, own) == ("word", EFFECTS[0])
-            ),
-        )
-        for first in range(0, count if not planted else count // 3, PART[n])
+        Task(f"{n}, {planted or 'none'}, from {first}", part, (n, planted, first, PART))
+        for n, count in ({60: PART} if quick else SIZES).items()
+        for planted in ("", "word", "stimulus")
+        for first in range(0, count // 2 if planted else count, PART)
     ]
     return [
         Task(f"reach {n}, from {first}", reach, (n, first, 20))
@@ -119,7 +107,7 @@ def tasks(quick: bool) -> list[Task]:
 def of_candidates(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """How often noise and a planted candidate are named, and their gains; how reaches hold."""
     kept = rows[rows["study"] == "candidates"]
-    cells = kept.groupby(["n", "planted", "effect"], sort=False)
+    cells = kept.groupby(["n", "planted"], sort=False)
     error = cells["noise"].std() / np.sqrt(cells.size())
     kept = kept.assign(holds=_holds(kept, cells["gain"].transform("mean")))
     table = pd.DataFrame(
@@ -133,7 +121,7 @@ def of_candidates(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
             "planted named first": cells["first"].mean().map("{:.0%}".format),
             "gain of the planted": cells["gain"].mean().map("{:.3f}".format),
             "interval holds the mean gain": kept.groupby(
-                ["n", "planted", "effect"], sort=False
+                ["n", "planted"], sort=False
             )["holds"].mean().map("{:.0%}".format),
         }
     ).reset_index()  # fmt: skip
@@ -149,7 +137,7 @@ def of_candidates(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
             "interval holds it": held.groupby("n")["holds"].mean().map("{:.1%}".format),
         }
     )
-    return {"candidates": table.set_index(["n", "planted", "effect"]), "reach": reaches}
+    return {"candidates": table.set_index(["n", "planted"]), "reach": reaches}
 
 
 def _holds(rows: pd.DataFrame, true: pd.Series | float) -> pd.Series:

@@ -8,6 +8,7 @@ same.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.fit_cache import kept_fits
 from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import CONFIDENCE
-from mlem_core.base.typing import FloatArray, Report, counting
+from mlem_core.base.typing import FloatArray, Layer, Report, counting
 from mlem_core.inference.block_influence import (
     BlockSums,
     ComparedLayers,
@@ -40,10 +41,12 @@ from mlem_core.inference.resample import (
     standard_error,
     t_quantile,
 )
+from mlem_core.measures.importance import Fits
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
+from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.storage.store import Stage, Store
 
 STAGE = Stage("error-bars", 5, LayerIntervals, compressed=True)
@@ -116,26 +119,58 @@ def _compute(
         with_distances=target == "distance",
         progress=counting(report, "sums over pairs", "stimuli"),
     )
+    return intervals_from_sums(
+        statistics,
+        fits,
+        blocks,
+        layers=selection.layers,
+        estimator=selection.estimator,
+        units=Units.of(analysis.stimuli),
+        report=report,
+    )
+
+
+def intervals_from_sums(
+    statistics: PairStatistics,
+    fits: Fits,
+    blocks: BlockSums,
+    *,
+    layers: Sequence[Layer],
+    estimator: str,
+    units: Units,
+    report: Report,
+) -> LayerIntervals:
+    """Intervals of the scores, similarities and terms of n_layers layers.
+
+    Parameters
+    ----------
+    statistics : of the pairs of the layers
+    fits : of the metrics of the layers
+    blocks : sums over the pairs of each block of stimuli, in the same layers
+    layers : (model, layer) of each
+    estimator : of the metrics
+    units : that are drawn
+    """
     scores = mean_fit_scores(fits)
     without = fit_scores_without(
         blocks,
         fits,
         statistics.n_pairs,
-        target,
+        fitted_target(estimator),
         counting(report, "confidence intervals of scores", "folds"),
     )
     lower, upper = _score_bounds(scores, Left(without, blocks.sizes))
     steps = counting(report, f"confidence intervals of {SIMILARITIES[RSA].short}", "steps")
     return LayerIntervals(
-        layers=selection.layers,
+        layers=tuple(layers),
         features=tuple(statistics.features),
         columns=statistics.columns.parts,
-        estimator=selection.estimator,
+        estimator=estimator,
         scores=scores,
         scores_lower=lower,
         scores_upper=upper,
         scores_without=without,
-        units=Units.of(analysis.stimuli),
+        units=units,
         sizes=blocks.sizes,
         **_tau(scores[:, 1:], Left(without[..., 1:], blocks.sizes)),
         **_of_similarity(rsa_without(statistics, blocks, steps)),
