@@ -256,7 +256,7 @@ def chance_of_layers(
 
     Parameters
     ----------
-    selection : its features, layers and similarity count; None is the whole analysis
+    selection : its features, layers, interactions and similarity count; None is the whole analysis
     report : called as the permutations are done
 
     Returns
@@ -271,8 +271,7 @@ def chance_of_layers(
 
     def make() -> Chance:
         if not similarity.of_ranks:
-            plain = replace(chosen, interactions=False)
-            return ComparedLayers.of(analysis, plain, store).chance(analysis.stimuli, counted)
+            return ComparedLayers.of(analysis, chosen, store).chance(analysis.stimuli, counted)
         n = min(len(analysis.stimuli), PERMUTED)
         if analysis.design.is_complete:
             n = len(analysis.stimuli)
@@ -282,7 +281,7 @@ def chance_of_layers(
                 f"found {len(layers)} layers; chance is computed for at most {most} of {n:,} "
                 "stimuli at once, so choose fewer layers."
             )
-        pairs = LayerPairs.of(analysis, layers, store, features, False)
+        pairs = LayerPairs.of(analysis, layers, store, features, chosen.interactions)
         return chance_at_level(pairs, analysis.stimuli, progress=counted)
 
     return LAYER_CHANCE.get(store, chance_key(analysis, chosen), make)
@@ -303,4 +302,4 @@ def known_layer_chance(
 
 def chance_key(analysis: Analysis, selection: Selection) -> dict[str, Any]:
     """Key of contributions by chance: no metric is fitted."""
-    return analysis.key(replace(selection, estimator="", interactions=False))
+    return analysis.key(replace(selection, estimator=""))
