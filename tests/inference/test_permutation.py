@@ -91,14 +91,14 @@ def test_layers_of_permuted_labels_are_those_of_features_that_were_permuted(requ
         np.testing.assert_allclose(fits[0][number], fits[1][0], atol=1e-9)
 
 
-@pytest.mark.parametrize(("planted", "n_sets"), [(0.0, 20), (2.0, 6)])
+@pytest.mark.parametrize(("planted", "n_sets"), [(0.0, 10), (2.0, 4)])
 def test_over_both_a_planted_feature_is_above_chance_and_what_means_nothing_is_not(planted, n_sets):
     model, found = RidgeMLEM(alphas=[1.0]), []
     for seed in range(n_sets):
         *_, pairs = over_both(seed, 60, 24, planted)
         found.append(score_above_chance(pairs, model, n_permutations=39)["p"][0] <= 0.05)
-    # In 5 of 100 data sets; in 20 rarely more than 3.
-    assert np.mean(found) > 0.8 if planted else sum(found) <= 3
+    # In 5 of 100 data sets; in 10 rarely more than 2.
+    assert np.mean(found) > 0.8 if planted else sum(found) <= 2
 
 
 def in_sentences(seed, n_sentences=60, n_words=40, planted=0.0, shared=1.0):
