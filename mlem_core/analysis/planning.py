@@ -22,7 +22,7 @@ from mlem_core.base.typing import IntArray
 from mlem_core.base.work import cores
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import can_resolve, estimator_named
-from mlem_core.estimators.ridge_solver import FEWEST_TO_CHOOSE, GAIN, inner_scores
+from mlem_core.estimators.ridge_solver import GAIN, inner_scores
 from mlem_core.models.availability import Shape
 from mlem_core.pairs.columns import AUTO, FeatureColumn, feature_columns
 from mlem_core.pairs.designs import n_pairs
@@ -35,13 +35,10 @@ BY = "chosen by inner cross-validation"
 
 
 def with_choices_open(spec: AnalysisSpec, stimuli: StimulusSet) -> AnalysisSpec:
-    """The analysis whose pairs tell which choices are best: by value what can be; ridge.
-
-    With fewer than `FEWEST_TO_CHOOSE` folds nothing can be chosen: coded as same or different.
-    """
+    """The analysis whose pairs tell which choices are best: by value what can be; ridge."""
     among, values = estimator_named(spec.estimator).among, spec.values
     if values == AUTO:
-        values = recommended_values(stimuli, spec) if spec.folds >= FEWEST_TO_CHOOSE else ()
+        values = recommended_values(stimuli, spec)
     return replace(spec, estimator=among[0] if among else spec.estimator, values=values)
 
 
@@ -63,7 +60,7 @@ def settled(
     codings: tuple[tuple[str, ...], ...] = (open_spec.values,)
     if spec.values == AUTO and open_spec.values:
         codings = ((), open_spec.values)
-    if spec.folds < FEWEST_TO_CHOOSE or len(names) * len(codings) == 1:
+    if len(names) * len(codings) == 1:
         return open_spec, {}
     rows = np.random.default_rng(spec.seed).permutation(len(stimuli))[:MOST_STIMULI]
     pairs = statistics_of(np.sort(rows))

@@ -199,8 +199,6 @@ def first_best(scores: FloatArray) -> IntArray:
     return np.argmax(scores >= scores.max(axis=-1, keepdims=True) - 1e-12, axis=-1)
 
 
-# One fold to test, one to choose, one to fit.
-FEWEST_TO_CHOOSE = 3
 # How much ρ a choice has to gain that differs from the papers'.
 GAIN = 0.01
 
@@ -210,7 +208,7 @@ def inner_scores(pairs: PairStatistics, *, ranked: bool = False, by_value: bool 
 
     Parameters
     ----------
-    pairs : statistics of n_layers layers and at least `FEWEST_TO_CHOOSE` folds
+    pairs : statistics of n_layers layers and at least 3 folds: to test, to choose, to fit
     ranked : whether ridge is fitted to the ranks
     by_value : whether features that are coded by value count as such; else as same or different
     """
