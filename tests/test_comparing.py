@@ -3,12 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import refused, words
+from inputs import in_files, refused, words
 from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr
 
 import mlem_core
-from mlem_core import AnalysisSpec, compare, from_frame, run
+from mlem_core import AnalysisSpec, RidgeMLEM, Store, compare, from_frame, run
 
 RNG = np.random.default_rng(0)
 X = pd.DataFrame({"animal": RNG.permutation([True, False] * 40), "size": np.arange(80) % 3})
@@ -27,6 +27,39 @@ def test_arrays_are_compared_by_name():
     assert found.plot.similarity().data and len(repr(found).splitlines()) < 12
     with refused("unknown array 'V5'", "V4, IT"):
         found.why("V4", "V5")
+
+
+@pytest.mark.parametrize("values", [(), ("kind",)])
+def test_an_estimator_an_analysis_and_a_comparison_agree_on_the_same_folds(values, tmp_path):
+    """Numbers reach from 0 to 1 outside every fold, so that all scale them alike."""
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame({"kind": rng.choice(list("xyz"), 90)})
+    for number in range(6):
+        ends = rng.permutation(np.repeat([0.0, 1.0], 20))
+        table[f"n{number}"] = rng.permutation(np.concatenate((ends, rng.random(50))))
+    rows = table[["n0", "n1", "n2"]].to_numpy() * [2.0, 1.0, 1.0]
+    rows = np.column_stack((rows, 1.5 * (table["kind"] == "x"), rng.standard_normal((90, 2))))
+    choices = {"estimator": "ridge", "values": values, "folds": 4}
+    analysis = compare({"A": rows}, table, **choices).analysis
+    named = table.assign(sentence=[f"stimulus {n}" for n in range(90)])
+    by_file = run(in_files(tmp_path, named, {"m": {0: rows}}, **choices), Store(tmp_path / "s"))
+    np.testing.assert_array_equal(analysis.folds, by_file.folds)
+    for name in ("scores", "importance", "weights"):
+        one, other = (getattr(of.results(), name) for of in (analysis, by_file))
+        pd.testing.assert_frame_equal(one.drop(columns="model"), other.drop(columns="model"))
+    results = analysis.results()
+    weights = results.weights.pivot(index="fold", columns="feature", values="weight")
+    for fold, row in results.scores.set_index("fold").iterrows():
+        train, test = (
+            np.flatnonzero(use) for use in (analysis.folds != fold, analysis.folds == fold)
+        )
+        inner = [analysis.folds[train] == other for other in range(4) if other != fold]
+        splits = [(np.flatnonzero(~of), np.flatnonzero(of)) for of in inner]
+        model = RidgeMLEM(cv=splits, values=values).fit(table.iloc[train], rows[train])
+        assert model.alpha_ == row["alpha"]
+        own = weights.loc[fold, model.get_feature_names_out()]
+        np.testing.assert_allclose(model.coef_, own, atol=1e-9)
+        assert model.score(table.iloc[test], rows[test]) == pytest.approx(row["rho"], abs=1e-9)
 
 
 def test_what_is_given_in_python_is_recorded_or_refused_at_once(tmp_path, monkeypatch):
