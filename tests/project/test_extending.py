@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 from mlem_core import Store, run
 from mlem_core.cli.commands import main
 from mlem_core.estimators.base import Solution, TableModel
-from mlem_core.estimators.normal_equations import moments, training_blocks
+from mlem_core.estimators.normal_equations import normal_equations
 from mlem_core.estimators.registry import ESTIMATORS, EstimatorSpec
 from mlem_core.estimators.registry import register as register_estimator
 from mlem_core.pairs.distances import DISTANCES, Distance, metrics, register, squared_distances
@@ -22,11 +22,11 @@ LAYERS = noise(len(words()), n_layers=2)
 
 
 class ClippedLeastSquares(TableModel):
-    """Least squares on the pair table; what comes out negative is 0."""
+    """Least squares from moments of pairs; what comes out negative is 0."""
 
-    def solve(self, tables, left_out):
+    def solve(self, pairs, left_out, training_pairs=None):
         sets = [() if fold is None else (fold,) for fold in left_out]
-        equations = moments(tables, training_blocks(tables, sets))
+        equations = normal_equations(pairs.moments, sets)
         solved = np.linalg.solve(equations.gram, equations.moment[..., None])[..., 0]
         return Solution(np.maximum(solved, 0.0))
 
