@@ -7,15 +7,13 @@ from explicit import random_features, random_folds, random_layer, squared
 
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import PairDesign, places_of
-from mlem_core.pairs.moments import (
-    PairMoments,
-    Untested,
+from mlem_core.pairs.moment_sums import (
     blocks_of_folds,
     column_moments,
     layer_moments,
-    pair_moments,
     products_of_ranks,
 )
+from mlem_core.pairs.moments import PairMoments, Untested, pair_moments
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.scored_pairs import FoldPairsIndex, ScoredPairs

@@ -24,9 +24,10 @@ from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import can_resolve, estimator_named
 from mlem_core.estimators.ridge_solver import GAIN, inner_scores
 from mlem_core.models.availability import Shape
+from mlem_core.pairs.column_builder import MAX_COLUMNS
 from mlem_core.pairs.columns import AUTO, FeatureColumn, feature_columns
 from mlem_core.pairs.designs import n_pairs
-from mlem_core.pairs.pair_columns import MAX_COLUMNS, number_of_columns
+from mlem_core.pairs.pair_columns import number_of_columns
 from mlem_core.pairs.statistics import PairStatistics
 
 # The entry of a manifest that says what was chosen, and the ρ of each choice.

@@ -35,7 +35,8 @@ from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.resample import PERMUTED, check_enough, t_quantile
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.importance import Fits, fitted
-from mlem_core.pairs.moments import PairMoments, layer_moments, pair_moments
+from mlem_core.pairs.moment_sums import layer_moments
+from mlem_core.pairs.moments import PairMoments, pair_moments
 from mlem_core.pairs.resampling_units import Blocks, StimulusUnits
 from mlem_core.pairs.similarities import SIMILARITIES, Similarity
 from mlem_core.pairs.similarity_moments import similarity_among

@@ -29,7 +29,8 @@ from mlem_core.inference.permuted_contributions import PermutedContributions
 from mlem_core.inference.resample import jackknife
 from mlem_core.measures.contributions import contributions
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
-from mlem_core.pairs.moments import PairMoments, layer_moments, pair_moments
+from mlem_core.pairs.moment_sums import layer_moments
+from mlem_core.pairs.moments import PairMoments, pair_moments
 from mlem_core.pairs.resampling_units import Blocks
 from mlem_core.pairs.unit_sums import unit_sums
 from mlem_core.storage.store import Store

@@ -22,22 +22,15 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, check_choice
-from mlem_core.base.labels import SEPARATOR
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.columns import MISSING, FeatureColumn, coding, numbered_values, value_distances
-from mlem_core.pairs.terms import term_names
+from mlem_core.pairs.column_builder import ColumnBuilder
+from mlem_core.pairs.columns import MISSING, FeatureColumn, coding
+from mlem_core.pairs.feature_distances import DIGITS, FeatureDistance, PairwiseColumn
 
-# More columns than this are refused: their moments would not fit into the memory of a laptop.
-MAX_COLUMNS = 1_000
 # Pairs whose columns are looked up at once: what they need stays in a processor's cache.
 LOOKED_UP = 2**16
-# Distances of a numeric feature are looked up where it has at most so many numbers.
-MOST_NUMBERS = 256
-# Digits to which distances must agree to be equal: differences of decimals are not.
-DIGITS = 9
 # Pairs and columns that are held at once where weighted sums of them are enough.
 HELD = 2**22
 
@@ -49,157 +42,6 @@ def number_of_columns(columns: Sequence[FeatureColumn], interactions: bool = Fal
     if interactions and not any(n_values):
         n_columns += len(columns) * (len(columns) - 1) // 2
     return n_columns
-
-
-@dataclass(frozen=True)
-class FeatureDistance:
-    """Distances of the stimuli on one feature, in [0, 1].
-
-    Attributes
-    ----------
-    codes : (n_stimuli,) row of `table` of each stimulus
-    table : (n_codes, n_codes) distance of every two of them; None for a numeric feature. The codes
-        of a feature that is coded by value number its values, the missing one last.
-    scaled : (n_stimuli,) values of a numeric feature, NaN where missing; None for others
-    missing : "ignore": a missing value is at distance 0 from every value; "level": at distance 1
-        from every other value
-    """
-
-    codes: IntArray | None
-    table: FloatArray | None
-    scaled: FloatArray | None
-    missing: str
-
-    @classmethod
-    def of(cls, column: FeatureColumn, missing: str) -> FeatureDistance:
-        """Distances on a feature; `missing` is the policy for missing values."""
-        numbers, present = numbered_values(column)
-        if column.names:
-            n_codes = len(column.names)
-            # A missing value, the last, is at distance 1 from the others if it is one of its own.
-            apart = np.full((n_codes, n_codes), float(missing == "level"))
-            apart[: len(present), : len(present)] = value_distances(column, present)
-            np.fill_diagonal(apart, 0.0)
-            return cls(np.where(numbers < 0, n_codes - 1, numbers), apart, None, missing)
-        if column.kind == "ordered":
-            padded = np.append(np.asarray(present, dtype=np.float64), np.nan)
-            return cls(None, None, padded[numbers], missing)
-        n_values = len(present)
-        table = np.zeros((n_values + 1, n_values + 1))
-        table[:n_values, :n_values] = value_distances(column, present)
-        if missing == "level":
-            table[n_values, :n_values] = table[:n_values, n_values] = 1.0
-        return cls(np.where(numbers < 0, n_values, numbers), table, None, missing)
-
-    def of_stimuli(self, stimuli: IntArray) -> FeatureDistance:
-        """Distances of some of the stimuli (n,)."""
-        codes = None if self.codes is None else self.codes[stimuli]
-        scaled = None if self.scaled is None else self.scaled[stimuli]
-        return replace(self, codes=codes, scaled=scaled)
-
-    @property
-    def n_stimuli(self) -> int:
-        own = self.codes if self.scaled is None else self.scaled
-        assert own is not None
-        return len(own)
-
-    def between(self, rows: IntArray, others: IntArray) -> FloatArray:
-        """(n_rows, n_others) distances of some stimuli from others."""
-        if self.scaled is None:
-            assert self.codes is not None and self.table is not None
-            return self.table[np.ix_(self.codes[rows], self.codes[others])]
-        apart = np.abs(self.scaled[rows][:, None] - self.scaled[others])
-        return self._with_missing(apart, self.scaled[rows][:, None], self.scaled[others])
-
-    def of_pairs(self, first: IntArray, second: IntArray) -> FloatArray:
-        """(n_pairs,) distances of pairs of stimuli."""
-        if self.scaled is None:
-            assert self.table is not None
-            return self.table.take(self.places(first, second))
-        one, other = self.scaled.take(first), self.scaled.take(second)
-        return self._with_missing(np.abs(one - other), one, other)
-
-    def fill_squares(self, first: IntArray, second: IntArray, values: FloatArray) -> None:
-        """Fill values (n_pairs,) with the squared distances of pairs of stimuli."""
-        if self.scaled is None:
-            # Quicker where places are not checked: all are in the table.
-            self._squares.take(self.places(first, second), out=values, mode="clip")
-        elif self._has_missing:
-            np.square(self.of_pairs(first, second), out=values)
-        else:
-            np.subtract(self.scaled.take(first), self.scaled.take(second), out=values)
-            np.square(values, out=values)
-
-    @cached_property
-    def _squares(self) -> FloatArray:
-        """(n_codes ** 2,) squares of the flat `table`."""
-        assert self.table is not None
-        return self.table.ravel() ** 2
-
-    def places(self, first: IntArray, second: IntArray) -> NDArray[np.unsignedinteger]:
-        """(n_pairs,) place in the flat `table` of pairs of stimuli, of a feature that has codes."""
-        rows, columns = self._flat_places
-        return np.asarray(rows.take(first) + columns.take(second))
-
-    @cached_property
-    def _flat_places(self) -> tuple[NDArray[np.unsignedinteger], NDArray[np.unsignedinteger]]:
-        """(n_stimuli,) start of the row of `table`, and the column, of each stimulus."""
-        assert self.codes is not None and self.table is not None
-        # The smaller the numbers, the more of them stay in a processor's cache.
-        smallest = np.min_scalar_type(self.table.size)
-        return (self.codes * len(self.table)).astype(smallest), self.codes.astype(smallest)
-
-    def _with_missing(self, apart: FloatArray, one: FloatArray, other: FloatArray) -> FloatArray:
-        if self._has_missing:
-            unknown = np.isnan(apart)
-            differ = np.isnan(one) != np.isnan(other) if self.missing == "level" else 0.0
-            apart = np.where(unknown, differ, apart)
-        return apart
-
-    def coded(self) -> FeatureDistance | None:
-        """The same distances looked up in a table; None of a feature with too many numbers."""
-        if self.scaled is None:
-            return self
-        values = np.unique(self.scaled)  # NaN once, last
-        if len(values) > MOST_NUMBERS:
-            return None
-        codes = np.searchsorted(values, self.scaled)
-        everything = np.arange(len(values))
-        alone = FeatureDistance(None, None, values, self.missing)
-        return FeatureDistance(codes, alone.between(everything, everything), None, self.missing)
-
-    @cached_property
-    def _has_missing(self) -> bool:
-        return self.scaled is not None and bool(np.isnan(self.scaled).any())
-
-
-@dataclass(frozen=True)
-class PairwiseColumn:
-    """A column that is computed pair by pair: a scaled product of two feature distances."""
-
-    first: FeatureDistance
-    second: FeatureDistance
-    scale: float = 1.0
-
-    def with_values_of(self, givers: IntArray, *, first: bool, second: bool) -> PairwiseColumn:
-        """The column where each stimulus has the first or second value of another (n_stimuli,)."""
-        one = self.first.of_stimuli(givers) if first else self.first
-        if self.second is self.first and first == second:
-            return replace(self, first=one, second=one)
-        other = self.second.of_stimuli(givers) if second else self.second
-        return replace(self, first=one, second=other)
-
-    def between(self, rows: IntArray, others: IntArray) -> FloatArray:
-        """(n_rows, n_others) values for some stimuli with others."""
-        apart = self.first.between(rows, others)
-        other = apart if self.second is self.first else self.second.between(rows, others)
-        return self.scale * apart * other
-
-    def of_pairs(self, first: IntArray, second: IntArray) -> FloatArray:
-        """(n_pairs,) values for pairs of stimuli."""
-        apart = self.first.of_pairs(first, second)
-        other = apart if self.second is self.first else self.second.of_pairs(first, second)
-        return self.scale * apart * other
 
 
 @dataclass(frozen=True)
@@ -297,7 +139,7 @@ class PairColumns:
 
         Raises InputError: more than `MAX_COLUMNS` columns.
         """
-        builder = _Builder(distances[0].n_stimuli)
+        builder = ColumnBuilder(distances[0].n_stimuli)
         each = zip(features, kinds, value_names, distances, strict=True)
         for number, (name, kind, names, distance) in enumerate(each):
             builder.add_feature(number, name, kind, names, distance)
@@ -674,124 +516,3 @@ class ChosenColumns(NamedTuple):
     columns: PairColumns
     numbers: IntArray
     basis: IntArray
-
-
-class _Builder:
-    """Columns and their terms, as they are put together one feature after the other."""
-
-    def __init__(self, n_stimuli: int) -> None:
-        self.basis = [np.ones(n_stimuli)]
-        self.basis_feature = [-1]
-        self.names: list[str] = []
-        self.first_feature: list[int] = []
-        self.second_feature: list[int] = []
-        self.terms: list[tuple[int, int, float, int]] = []
-        self.pairwise: dict[int, PairwiseColumn] = {}
-        self.distances: list[FeatureDistance] = []
-        self.as_distance: list[float] = []
-
-    def check_number(self) -> None:
-        if len(self.names) > MAX_COLUMNS:
-            raise InputError(
-                f"the {len(set(self.first_feature))} features have {len(self.names):,} columns; "
-                f"expected at most {MAX_COLUMNS:,}: choose fewer features, code those with many "
-                "values as same or different, or merge rare values."
-            )
-
-    def _add_basis(self, feature: int, values: FloatArray) -> int:
-        self.basis.append(values)
-        self.basis_feature.append(feature)
-        return len(self.basis) - 1
-
-    def _add_column(
-        self,
-        name: str,
-        feature: int,
-        *terms: tuple[int, int, float],
-        second_feature: int | None = None,
-        as_distance: float = 1.0,
-    ) -> None:
-        number = len(self.names)
-        self.terms.extend((left, right, sign, number) for left, right, sign in terms)
-        self.names.append(name)
-        self.first_feature.append(feature)
-        self.as_distance.append(as_distance)
-        self.second_feature.append(feature if second_feature is None else second_feature)
-
-    def add_feature(
-        self,
-        feature: int,
-        name: str,
-        kind: str,
-        value_names: tuple[str, ...],
-        distance: FeatureDistance,
-    ) -> None:
-        """Add the columns of a feature."""
-        self.distances.append(distance)
-        if value_names:
-            self._add_values(feature, name, value_names, distance)
-        elif kind == "ordered":
-            self._add_numeric(feature, name, distance)
-        elif kind == "nominal":
-            self._add_categorical(feature, name, distance)
-        else:
-            self.pairwise[len(self.names)] = PairwiseColumn(distance, distance)
-            self._add_column(name, feature)
-
-    def _add_numeric(self, feature: int, name: str, distance: FeatureDistance) -> None:
-        assert distance.scaled is not None
-        missing = np.isnan(distance.scaled)
-        known = self._add_basis(feature, (~missing).astype(float)) if missing.any() else 0
-        # Around the middle of the range, where squares are smallest.
-        value = np.where(missing, 0.0, distance.scaled - 0.5)
-        x, square = self._add_basis(feature, value), self._add_basis(feature, value**2)
-        terms = [(square, known, 1.0), (known, square, 1.0), (x, x, -2.0)]
-        if missing.any() and distance.missing == "level":
-            unknown = self._add_basis(feature, missing.astype(float))
-            terms += [(known, unknown, 1.0), (unknown, known, 1.0)]
-        self._add_column(name, feature, *terms)
-
-    def _add_categorical(self, feature: int, name: str, distance: FeatureDistance) -> None:
-        assert distance.codes is not None and distance.table is not None
-        n_values = len(distance.table) - 1
-        known = 0
-        values = range(n_values + 1)
-        if distance.missing == "ignore":
-            missing = distance.codes == n_values
-            known = self._add_basis(feature, (~missing).astype(float)) if missing.any() else 0
-            values = range(n_values)
-        terms = [(known, known, 1.0)]
-        for value in values:
-            has_value = distance.codes == value
-            if has_value.any():
-                own = self._add_basis(feature, has_value.astype(float))
-                terms.append((own, own, -1.0))
-        self._add_column(name, feature, *terms)
-
-    def _add_values(
-        self, feature: int, name: str, value_names: tuple[str, ...], distance: FeatureDistance
-    ) -> None:
-        assert distance.codes is not None and distance.table is not None
-        n_values = len(value_names)
-        has_value = [
-            self._add_basis(feature, (distance.codes == value).astype(float))
-            for value in range(n_values)
-        ]
-        names = iter(term_names(name, value_names))
-        for first in range(n_values):
-            for second in range(first + 1, n_values):
-                a, b = has_value[first], has_value[second]
-                terms = (a, b, 1.0), (b, a, 1.0)
-                squared = float(distance.table[first, second]) ** 2
-                self._add_column(next(names), feature, *terms, as_distance=squared)
-        for own in has_value:
-            self._add_column(next(names), feature, (own, 0, 1.0), (0, own, 1.0), as_distance=0.0)
-
-    def add_interactions(self, features: Sequence[str]) -> None:
-        """Add 2 Δ_f Δ_g of every two features."""
-        for first in range(len(features)):
-            for second in range(first + 1, len(features)):
-                product = PairwiseColumn(self.distances[first], self.distances[second], 2.0)
-                self.pairwise[len(self.names)] = product
-                name = f"{features[first]}{SEPARATOR}{features[second]}"
-                self._add_column(name, first, second_feature=second)

@@ -17,8 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.moments import TILE, PairMoments, tiles
-from mlem_core.pairs.pair_columns import ChosenColumns, PairColumns, PairwiseColumn
+from mlem_core.pairs.feature_distances import PairwiseColumn
+from mlem_core.pairs.moment_sums import TILE, tiles
+from mlem_core.pairs.moments import PairMoments
+from mlem_core.pairs.pair_columns import ChosenColumns, PairColumns
 
 # Targets (n_pairs,) in condensed order: doubled ranks, which are centred, or numbers as they are.
 Target = NDArray[Any]

@@ -17,8 +17,9 @@ import numpy as np
 
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.designs import PairDesign
+from mlem_core.pairs.feature_distances import DIGITS
 from mlem_core.pairs.grouping import group_rows, sums_by
-from mlem_core.pairs.pair_columns import DIGITS, PairColumns
+from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.ranks import Score, few_at_once, pair_ranks, score_patterns
 
 # Pairs are grouped where that leaves at most this part of them.

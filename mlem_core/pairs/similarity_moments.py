@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.typing import Counted, FloatArray, IntArray
 from mlem_core.pairs.designs import pairs_among
-from mlem_core.pairs.moments import LayerMoments, blocks_of_folds, layer_moments
+from mlem_core.pairs.moment_sums import LayerMoments, blocks_of_folds, layer_moments
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.ranks import IN_MEMORY_BYTES, NumbersInFile, correlations
 from mlem_core.pairs.similarities import NOTHING, Similarity

@@ -22,17 +22,15 @@ from mlem_core.data.folds import fold_pairs
 from mlem_core.pairs.columns import FeatureColumn
 from mlem_core.pairs.designs import PairDesign, places_of
 from mlem_core.pairs.distances import distance_named, squared_distances
-from mlem_core.pairs.moments import (
+from mlem_core.pairs.moment_sums import (
     ColumnMoments,
     LayerMoments,
-    PairMoments,
-    Untested,
     blocks_of_folds,
     column_moments,
     layer_moments,
-    pair_moments,
     products_of_ranks,
 )
+from mlem_core.pairs.moments import PairMoments, Untested, pair_moments
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.ranks import PairRanks, pair_ranks
 from mlem_core.pairs.scored_pairs import FoldPairsIndex, ScoredPairs

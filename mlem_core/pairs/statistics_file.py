@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.pairs.moments import DesignSums, PairMoments, Untested
-from mlem_core.pairs.pair_columns import FeatureDistance, PairColumns, PairwiseColumn
+from mlem_core.pairs.feature_distances import FeatureDistance, PairwiseColumn
+from mlem_core.pairs.moment_sums import DesignSums
+from mlem_core.pairs.moments import PairMoments, Untested
+from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.scored_pairs import FoldPairs, ScoredPairs
 from mlem_core.pairs.statistics import PairStatistics
 

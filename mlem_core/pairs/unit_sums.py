@@ -21,7 +21,8 @@ from scipy.sparse import csr_array
 
 from mlem_core.base.typing import Counted, FloatArray, IntArray
 from mlem_core.pairs.designs import places_of
-from mlem_core.pairs.moments import TILE, PairMoments
+from mlem_core.pairs.moment_sums import TILE
+from mlem_core.pairs.moments import PairMoments
 from mlem_core.pairs.pair_columns import PairColumns
 
 # Gram matrices of so many units are held at once that they have about this many numbers.

@@ -9,8 +9,9 @@ from made_moments import made_up, moments_of
 from scipy.stats import rankdata, spearmanr
 
 from mlem_core.data.stimuli import Rdm
+from mlem_core.pairs.column_builder import MAX_COLUMNS
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
-from mlem_core.pairs.pair_columns import MAX_COLUMNS, PairColumns
+from mlem_core.pairs.pair_columns import PairColumns
 
 CODINGS = for_each(
     "more",

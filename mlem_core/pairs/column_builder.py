@@ -1,0 +1,137 @@
+"""Columns of pairs and their terms, as they are put together from one feature after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mlem_core.base.errors import InputError
+from mlem_core.base.labels import SEPARATOR
+from mlem_core.base.typing import FloatArray
+from mlem_core.pairs.feature_distances import FeatureDistance, PairwiseColumn
+from mlem_core.pairs.terms import term_names
+
+# More columns than this are refused: their moments would not fit into the memory of a laptop.
+MAX_COLUMNS = 1_000
+
+
+class ColumnBuilder:
+    """Columns and their terms, as they are put together one feature after the other."""
+
+    def __init__(self, n_stimuli: int) -> None:
+        self.basis = [np.ones(n_stimuli)]
+        self.basis_feature = [-1]
+        self.names: list[str] = []
+        self.first_feature: list[int] = []
+        self.second_feature: list[int] = []
+        self.terms: list[tuple[int, int, float, int]] = []
+        self.pairwise: dict[int, PairwiseColumn] = {}
+        self.distances: list[FeatureDistance] = []
+        self.as_distance: list[float] = []
+
+    def check_number(self) -> None:
+        if len(self.names) > MAX_COLUMNS:
+            raise InputError(
+                f"the {len(set(self.first_feature))} features have {len(self.names):,} columns; "
+                f"expected at most {MAX_COLUMNS:,}: choose fewer features, code those with many "
+                "values as same or different, or merge rare values."
+            )
+
+    def _add_basis(self, feature: int, values: FloatArray) -> int:
+        self.basis.append(values)
+        self.basis_feature.append(feature)
+        return len(self.basis) - 1
+
+    def _add_column(
+        self,
+        name: str,
+        feature: int,
+        *terms: tuple[int, int, float],
+        second_feature: int | None = None,
+        as_distance: float = 1.0,
+    ) -> None:
+        number = len(self.names)
+        self.terms.extend((left, right, sign, number) for left, right, sign in terms)
+        self.names.append(name)
+        self.first_feature.append(feature)
+        self.as_distance.append(as_distance)
+        self.second_feature.append(feature if second_feature is None else second_feature)
+
+    def add_feature(
+        self,
+        feature: int,
+        name: str,
+        kind: str,
+        value_names: tuple[str, ...],
+        distance: FeatureDistance,
+    ) -> None:
+        """Add the columns of a feature."""
+        self.distances.append(distance)
+        if value_names:
+            self._add_values(feature, name, value_names, distance)
+        elif kind == "ordered":
+            self._add_numeric(feature, name, distance)
+        elif kind == "nominal":
+            self._add_categorical(feature, name, distance)
+        else:
+            self.pairwise[len(self.names)] = PairwiseColumn(distance, distance)
+            self._add_column(name, feature)
+
+    def _add_numeric(self, feature: int, name: str, distance: FeatureDistance) -> None:
+        assert distance.scaled is not None
+        missing = np.isnan(distance.scaled)
+        known = self._add_basis(feature, (~missing).astype(float)) if missing.any() else 0
+        # Around the middle of the range, where squares are smallest.
+        value = np.where(missing, 0.0, distance.scaled - 0.5)
+        x, square = self._add_basis(feature, value), self._add_basis(feature, value**2)
+        terms = [(square, known, 1.0), (known, square, 1.0), (x, x, -2.0)]
+        if missing.any() and distance.missing == "level":
+            unknown = self._add_basis(feature, missing.astype(float))
+            terms += [(known, unknown, 1.0), (unknown, known, 1.0)]
+        self._add_column(name, feature, *terms)
+
+    def _add_categorical(self, feature: int, name: str, distance: FeatureDistance) -> None:
+        assert distance.codes is not None and distance.table is not None
+        n_values = len(distance.table) - 1
+        known = 0
+        values = range(n_values + 1)
+        if distance.missing == "ignore":
+            missing = distance.codes == n_values
+            known = self._add_basis(feature, (~missing).astype(float)) if missing.any() else 0
+            values = range(n_values)
+        terms = [(known, known, 1.0)]
+        for value in values:
+            has_value = distance.codes == value
+            if has_value.any():
+                own = self._add_basis(feature, has_value.astype(float))
+                terms.append((own, own, -1.0))
+        self._add_column(name, feature, *terms)
+
+    def _add_values(
+        self, feature: int, name: str, value_names: tuple[str, ...], distance: FeatureDistance
+    ) -> None:
+        assert distance.codes is not None and distance.table is not None
+        n_values = len(value_names)
+        has_value = [
+            self._add_basis(feature, (distance.codes == value).astype(float))
+            for value in range(n_values)
+        ]
+        names = iter(term_names(name, value_names))
+        for first in range(n_values):
+            for second in range(first + 1, n_values):
+                a, b = has_value[first], has_value[second]
+                terms = (a, b, 1.0), (b, a, 1.0)
+                squared = float(distance.table[first, second]) ** 2
+                self._add_column(next(names), feature, *terms, as_distance=squared)
+        for own in has_value:
+            self._add_column(next(names), feature, (own, 0, 1.0), (0, own, 1.0), as_distance=0.0)
+
+    def add_interactions(self, features: Sequence[str]) -> None:
+        """Add 2 Δ_f Δ_g of every two features."""
+        for first in range(len(features)):
+            for second in range(first + 1, len(features)):
+                product = PairwiseColumn(self.distances[first], self.distances[second], 2.0)
+                self.pairwise[len(self.names)] = product
+                name = f"{features[first]}{SEPARATOR}{features[second]}"
+                self._add_column(name, first, second_feature=second)
