@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from mlem_core.base.typing import Counted, FloatArray, IntArray
@@ -181,10 +182,9 @@ class _Subsets(NamedTuple):
 def _packed_grams(sums: UnitSums, fold: int) -> FloatArray:
     """(n_columns (n_columns + 1) / 2, n_units) Gram matrices outside a fold, one triangle."""
     K = len(sums.moments.columns)
-    first, second = np.triu_indices(K)
-    packed = np.empty((len(first), sums.n_units))
+    packed = np.empty((K * (K + 1) // 2, sums.n_units))
     for units in sums.parts():
-        packed[:, units] = sums.training_grams(fold, units)[:, first, second].T
+        packed[:, units] = sums.training_grams(fold, units)
     return packed
 
 
@@ -235,7 +235,6 @@ def score_influence(
     n_parts, n_folds = len(columns.parts), moments.n_folds
     influence = np.zeros((sums.n_units, L, 1 + n_parts))
     of_part = columns.part == np.arange(n_parts)[:, None]
-    same_part = columns.part[:, None] == columns.part
     for fold in range(n_folds):
         inside = moments.inside_fold(fold)
         variance = np.diag(moments.rank_covariances(moments.tested(fold), fold))
@@ -258,26 +257,61 @@ def score_influence(
             scaled = towards / target_scales(moments, (fold,), target)[:, None, None]
             trained = sums.training_products(fold, target)
             influence += np.einsum("kpc,uck->ukp", scaled, trained, optimize=True)
-        weights = coef[:, fold].T
         for units in sums.parts():
-            grams = sums.tested_grams(fold, units)
-            predicted = grams @ weights
-            among_part = (grams * same_part) @ weights
-            for k, gradient in enumerate(own):
-                w = weights[:, k]
-                # w'Gw, and by part w_p'Gw and w_p'Gw_p.
-                total = predicted[:, :, k] @ w
-                with_all = predicted[:, :, k] @ (of_part * w).T
-                alone = among_part[:, :, k] @ (of_part * w).T
-                permuted = total[:, None] - 2 * with_all + 2 * alone
-                influence[units, k] += total[:, None] * gradient.spread
-                influence[units, k, 1:] += permuted * gradient.permuted_spread
+            influence[units] += _spread_influence(sums, fold, units, coef[:, fold], own, of_part)
             if towards is not None:
-                trained_grams = sums.training_grams(fold, units) @ weights
-                influence[units] -= np.einsum("kpc,uck->ukp", towards, trained_grams, optimize=True)
+                influence[units] -= _fit_influence(sums, fold, units, coef[:, fold], towards)
         if progress is not None:
             progress(fold + 1, n_folds)
     return influence / n_folds
+
+
+def _spread_influence(
+    sums: UnitSums,
+    fold: int,
+    units: slice,
+    coef: FloatArray,
+    gradients: Sequence[_ScoreGradient],
+    of_part: NDArray[np.bool_],
+) -> FloatArray:
+    """(n, n_layers, 1 + n_parts) influence through the spread of the predictions in a fold."""
+    grams = sums.tested_grams(fold, units)
+    influence = np.zeros((grams.shape[1], len(coef), 1 + len(of_part)))
+    for layer, gradient in enumerate(gradients):
+        used = np.flatnonzero(coef[layer])
+        weights, parts = coef[layer, used], of_part[:, used]
+        square = _square(grams, used, coef.shape[1])
+        predicted = np.einsum("cdu,d->cu", square, weights)
+        same_part = np.asarray((parts[:, :, None] & parts[:, None, :]).any(axis=0))
+        among_part = np.einsum("cdu,d->cu", square * same_part[:, :, None], weights)
+        # w'Gw, and by part w_p'Gw and w_p'Gw_p.
+        total = weights @ predicted
+        permuted = total + (parts * weights) @ (2 * (among_part - predicted))
+        influence[:, layer] += total[:, None] * gradient.spread
+        influence[:, layer, 1:] += permuted.T * gradient.permuted_spread
+    return influence
+
+
+def _fit_influence(
+    sums: UnitSums, fold: int, units: slice, coef: FloatArray, towards: FloatArray
+) -> FloatArray:
+    """(n, n_layers, 1 + n_parts) influence of the Gram matrix that weights are fitted with."""
+    grams = sums.training_grams(fold, units)
+    influence = np.zeros((grams.shape[1], *towards.shape[:2]))
+    for layer, weights in enumerate(coef):
+        used = np.flatnonzero(weights)
+        square = _square(grams, used, coef.shape[1])
+        predicted = np.einsum("cdu,d->cu", square, weights[used])
+        influence[:, layer] = (towards[layer][:, used] @ predicted).T
+    return influence
+
+
+def _square(grams: FloatArray, columns: IntArray, n_columns: int) -> FloatArray:
+    """(n, n, n_units) Gram matrices of n of the columns, from (n_column_pairs, n_units)."""
+    place = np.zeros((n_columns, n_columns), dtype=np.int64)
+    first, second = np.triu_indices(n_columns)
+    place[first, second] = place[second, first] = np.arange(len(first))
+    return np.asarray(grams[place[np.ix_(columns, columns)]])
 
 
 class _ScoreGradient(NamedTuple):

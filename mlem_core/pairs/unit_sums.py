@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -107,23 +108,28 @@ class UnitSums:
         return _centred_products(of_layers, totals, within.means, within.rank_means, counts)
 
     def training_grams(self, fold: int, units: slice) -> FloatArray:
-        """(n, n_columns, n_columns) products of two columns, of some units.
+        """(n_column_pairs, n) products of two columns, of some units.
 
-        Over the pairs that train the model of a fold.
+        Over the pairs that train the model of a fold; of two columns in the order of
+        `np.triu_indices`.
         """
         blocks = self.moments.training(fold)
         means = self.moments.within(blocks).means
         return self._grams(blocks, None, means, self.training[fold], units)
 
     def tested_grams(self, fold: int, units: slice) -> FloatArray:
-        """(n, n_columns, n_columns) products of two columns over the pairs that test a fold."""
+        """(n_column_pairs, n) products of two columns over the pairs that test a fold."""
         blocks, means = self.moments.tested(fold), self.moments.inside_fold(fold).means
         return self._grams(blocks, fold, means, self.tested[fold], units)
+
+    @cached_property
+    def _forms(self) -> _GramForms:
+        return _GramForms.of(self.moments.columns)
 
     def parts(self) -> list[slice]:
         """Units whose Gram matrices are held together."""
         columns = self.moments.columns
-        n_numbers = len(columns) ** 2 + columns.basis.shape[1] ** 2
+        n_numbers = 2 * len(columns) ** 2 + columns.basis.shape[1] ** 2
         step = max(1, MOST_NUMBERS // n_numbers)
         return [slice(start, start + step) for start in range(0, self.n_units, step)]
 
@@ -167,54 +173,104 @@ class UnitSums:
         moments, columns = self.moments, self.moments.columns
         inside = blocks[moments.block]
         members = self.members[units]
-        grams = np.zeros((members.shape[0], len(columns), len(columns)))
-        product_columns = columns.product_columns
-        if len(product_columns):
-            own = np.ix_(np.arange(len(grams)), product_columns, product_columns)
-            grams[own] = _product_grams(columns, inside, members)
-        for number, column in enumerate(columns.pairwise):
-            grams[:, column, :] = sums[units, number, :-1]
-            grams[:, :, column] = sums[units, number, :-1]
+        one, other = np.triu_indices(len(columns))
+        grams = self._forms.grams(columns, inside, members)
+        place = {column: number for number, column in enumerate(columns.pairwise)}
+        for column, number in place.items():
+            grams[one == column] = sums[units, number, column:-1].T
+            above = (other == column) & ~np.isin(one, list(place))
+            grams[above] = sums[units, number, one[above]].T
         first, second = _untested(moments, fold)
         if len(first):
+            # Pairwise columns are without these pairs already.
             z = columns.of_pairs(first, second)
-            for number, unit in enumerate(members):
-                of_unit = unit.toarray()
-                # A pair is untested for both of its stimuli. Pairwise columns are without it.
-                share = of_unit[first] + of_unit[second]
-                untested = (share[:, None] * z).T @ z
-                known = list(columns.pairwise)
-                untested[known] = 0.0
-                untested[:, known] = 0.0
-                grams[number] -= untested
-        totals = self._column_totals(blocks, fold, sums)[units]
+            by_products = ~(np.isin(one, list(place)) | np.isin(other, list(place)))
+            # A pair is untested for both of its stimuli.
+            share = (members[:, first] + members[:, second]).tocsr()
+            for number in range(members.shape[0]):
+                of_unit = slice(share.indptr[number], share.indptr[number + 1])
+                pairs = z[share.indices[of_unit]]
+                untested = (share.data[of_unit, None] * pairs).T @ pairs
+                grams[by_products, number] -= untested[one, other][by_products]
+        totals = self._column_totals(blocks, fold, sums)[units].T
         counts = self._counts(blocks, fold)[units]
-        grams -= totals[:, :, None] * means
-        grams -= means[:, None] * totals[:, None, :]
-        grams += np.multiply.outer(counts, np.outer(means, means))
+        grams -= totals[one] * means[other, None]
+        grams -= means[one, None] * totals[other]
+        grams += np.outer(means[one] * means[other], counts)
         return grams
 
 
-def _product_grams(
-    columns: PairColumns, inside: NDArray[np.bool_], members: csr_array
-) -> FloatArray:
-    """(n_units, n_products, n_products) of the columns that are sums of products.
+@dataclass(frozen=True)
+class _GramForms:
+    """Which products of the basis a product of two columns is a sum of, by pairs of their terms.
 
-    Over the pairs of the stimuli of each unit with those `inside` (n_stimuli,), if they are too.
+    A pair of columns has many pairs of terms; those with the same two columns of the basis to their
+    left are one entry of a sparse matrix, whose weights are sums over the other stimuli.
+
+    Attributes
+    ----------
+    first, second : (n_term_pairs,) the terms
+    begin : (n_entries,) where those of an entry begin
+    rows, columns : (n_entries,) the pair of columns, in the order of `np.triu_indices`, and the
+        pair of columns of the basis
+    same : (n_column_pairs, n_basis²) what a stimulus with itself has in a product
     """
-    basis, left, right, starts = columns.basis, columns.left, columns.right, columns.starts
-    total = basis[inside].T @ basis[inside]
-    weight = total[right[:, None], right] * (columns.sign[:, None] * columns.sign)
-    same = columns.of_same_stimulus
-    grams = np.empty((members.shape[0], len(starts), len(starts)))
-    for number in range(len(grams)):
-        stimuli = members.indices[members.indptr[number] : members.indptr[number + 1]]
-        phi = basis[stimuli[inside[stimuli]]]
-        moments = phi.T @ phi
-        crossed = moments[left[:, None], left] * weight
-        by_column = np.add.reduceat(np.add.reduceat(crossed, starts, axis=0), starts, axis=1)
-        grams[number] = by_column - same.T @ moments @ same
-    return grams
+
+    first: IntArray
+    second: IntArray
+    begin: IntArray
+    rows: IntArray
+    columns: IntArray
+    same: csr_array
+
+    @classmethod
+    def of(cls, columns: PairColumns) -> _GramForms:
+        n_basis, K = columns.basis.shape[1], len(columns)
+        first, second = np.nonzero(columns.column[:, None] <= columns.column)
+        row = _triangle_places(columns.column[first], columns.column[second], K)
+        entry = row * n_basis**2 + columns.left[first] * n_basis + columns.left[second]
+        order = np.argsort(entry, kind="stable")
+        begin = np.flatnonzero(np.diff(entry[order], prepend=-1))
+        rows, places = np.divmod(entry[order][begin], n_basis**2)
+        shape = K * (K + 1) // 2, n_basis**2
+        return cls(first[order], second[order], begin, rows, places, _same_forms(columns, shape))
+
+    def grams(
+        self, columns: PairColumns, inside: NDArray[np.bool_], members: csr_array
+    ) -> FloatArray:
+        """(n_column_pairs, n_units) of columns that are sums of products; 0 of others.
+
+        Over the pairs of the stimuli of each unit with those `inside` (n_stimuli,), if they are
+        too.
+        """
+        basis, right, sign = columns.basis, columns.right, columns.sign
+        total = basis[inside].T @ basis[inside]
+        by_pair = total[right[self.first], right[self.second]] * sign[self.first]
+        by_pair *= sign[self.second]
+        data = np.add.reduceat(by_pair, self.begin) if len(self.begin) else by_pair
+        weights = csr_array((data, (self.rows, self.columns)), shape=self.same.shape)
+        moments = np.empty((basis.shape[1] ** 2, members.shape[0]))
+        for number in range(members.shape[0]):
+            stimuli = members.indices[members.indptr[number] : members.indptr[number + 1]]
+            phi = basis[stimuli[inside[stimuli]]]
+            moments[:, number] = (phi.T @ phi).ravel()
+        return np.asarray((weights - self.same) @ moments)
+
+
+def _triangle_places(first: IntArray, second: IntArray, n: int) -> IntArray:
+    """Places of pairs first <= second of n in the order of `np.triu_indices`."""
+    return first * n - first * (first - 1) // 2 + second - first
+
+
+def _same_forms(columns: PairColumns, shape: tuple[int, int]) -> csr_array:
+    """What a stimulus with itself has in the product of two columns, see `_GramForms`."""
+    basis, product = np.nonzero(columns.of_same_stimulus)
+    value = columns.of_same_stimulus[basis, product]
+    column = columns.product_columns[product]
+    first, second = np.nonzero(column[:, None] <= column)
+    rows = _triangle_places(column[first], column[second], len(columns))
+    places = basis[first] * columns.basis.shape[1] + basis[second]
+    return csr_array((value[first] * value[second], (rows, places)), shape=shape)
 
 
 def _centred_products(
