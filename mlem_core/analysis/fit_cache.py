@@ -22,6 +22,8 @@ from mlem_core.measures.importance import Fits, fitted
 from mlem_core.storage.store import Stage, Store
 
 STAGE = Stage("fits", 4, Fits)
+# Layers that are fitted together where it is reported how many are done.
+LAYERS = 2
 
 
 def kept_results(analysis: Analysis, store: Store, selection: Selection) -> Results | None:
@@ -58,7 +60,7 @@ def kept_fits(
     """
     if estimator_named(selection.estimator).slow:
         return _by_layer(analysis, store, selection, report)
-    return _fits(analysis, store, selection)
+    return _fits(analysis, store, selection, report)
 
 
 def _by_layer(
@@ -78,8 +80,13 @@ def _each(selection: Selection) -> list[Selection]:
     return [replace(selection, layers=(layer,)) for layer in selection.layers]
 
 
-def _fits(analysis: Analysis, store: Store, selection: Selection) -> Fits:
-    """Fits of a selection, from the store or computed and kept."""
+def _fits(
+    analysis: Analysis, store: Store, selection: Selection, report: Report | None = None
+) -> Fits:
+    """Fits of a selection, from the store or computed and kept.
+
+    `report` is called as the layers are done; some of them are then fitted at a time.
+    """
     pairs, estimator = analysis.pairs_of(selection), selection.estimator
 
     def make() -> Fits:
@@ -93,7 +100,16 @@ def _fits(analysis: Analysis, store: Store, selection: Selection) -> Fits:
                 analysis.spec,
                 [(layer, sources[layer[0]]) for layer in layers],
             )
-        return fitted(pairs, estimator, training_pairs=training)
+        if report is None or training is not None:
+            return fitted(pairs, estimator, training_pairs=training)
+        count, total = counting(report, "fits", "layers"), pairs.n_layers
+        parts = []
+        for start in range(0, total, LAYERS):
+            count(start, total)
+            some = range(start, min(start + LAYERS, total))
+            parts.append(fitted(pairs.of_layers(some), estimator))
+        count(total, total)
+        return _joined(parts)
 
     return STAGE.get(store, analysis.key(selection), make)
 

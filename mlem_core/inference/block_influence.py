@@ -331,7 +331,7 @@ def similarity_without(
         by_layer = counting(report, f"{similarity.short}", "layers")
         layers = ComparedLayers.of(analysis, selection, store, by_layer)
         return layers.without(counting(report, f"intervals of {similarity.short}", "blocks"))
-    pairs = selected_pairs(analysis, store, selection)
+    pairs = selected_pairs(analysis, store, selection, counting(report, "distances", "layers"))
     blocks = BlockSums.of(
         pairs, analysis.stimuli, progress=counting(report, "sums over pairs", "stimuli")
     )
@@ -339,8 +339,13 @@ def similarity_without(
     return rsa_without(analysis.pairs_of(selection), blocks, steps)
 
 
-def selected_pairs(analysis: Analysis, store: Store, selection: Selection) -> LayerPairs:
-    """The pairs of a selection that intervals are from: of all stimuli, or of a sample of many."""
+def selected_pairs(
+    analysis: Analysis, store: Store, selection: Selection, progress: Counted | None = None
+) -> LayerPairs:
+    """The pairs of a selection that intervals are from: of all stimuli, or of a sample of many.
+
+    `progress` is called with the number of layers done and their number.
+    """
     return LayerPairs.of(
         analysis,
         selection.layers,
@@ -348,6 +353,7 @@ def selected_pairs(analysis: Analysis, store: Store, selection: Selection) -> La
         selection.features,
         selection.interactions,
         most_stimuli=PERMUTED,
+        progress=progress,
     )
 
 

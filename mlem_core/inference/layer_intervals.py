@@ -112,7 +112,7 @@ def _compute(
     statistics = analysis.pairs_of(selection)
     fits = kept_fits(analysis, store, selection, report)
     target = fitted_target(selection.estimator)
-    pairs = selected_pairs(analysis, store, selection)
+    pairs = selected_pairs(analysis, store, selection, counting(report, "distances", "layers"))
     blocks = BlockSums.of(
         pairs,
         analysis.stimuli,

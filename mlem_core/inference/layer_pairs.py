@@ -5,7 +5,7 @@ Where an analysis compares only some pairs of its stimuli, these are all pairs o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from mlem_core.analysis.analysis import Analysis, Selection, check_layers
 from mlem_core.analysis.representations import representations_of
-from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
-from mlem_core.base.work import on_all_cores
+from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, layer_name
+from mlem_core.base.work import cores, in_order, on_all_cores
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.resample import PERMUTED
 from mlem_core.pairs.designs import PairDesign
@@ -60,6 +60,7 @@ class LayerPairs:
         interactions: bool | None = None,
         *,
         most_stimuli: int | None = None,
+        progress: Counted | None = None,
     ) -> LayerPairs:
         """Pairs in some layers of an analysis, from the representations in the store.
 
@@ -71,6 +72,7 @@ class LayerPairs:
         ----------
         features, interactions : None is what the analysis has
         most_stimuli : of more stimuli a sample of about so many is taken, too
+        progress : called with the number of layers done and their number
 
         Raises InputError: a layer or feature that the analysis does not have; representations that
         are no longer in the store.
@@ -97,7 +99,7 @@ class LayerPairs:
 
         return cls.of_distances(
             layers,
-            on_all_cores(distances, layers),
+            _counted(in_order(distances, layers, cores()), len(layers), progress),
             columns,
             analysis.folds[rows],
             np.unique(stimuli.groups[rows], return_inverse=True)[1].astype(np.int64),
@@ -168,6 +170,17 @@ class LayerPairs:
     def units(self) -> StimulusUnits:
         """The units that the stimuli are drawn in."""
         return StimulusUnits(self.folds, self.groups, self.items)
+
+
+def _counted(
+    squared: Iterable[FloatArray], n_layers: int, progress: Counted | None
+) -> list[FloatArray]:
+    distances = []
+    for done, of_layer in enumerate(squared, 1):
+        distances.append(of_layer)
+        if progress is not None:
+            progress(done, n_layers)
+    return distances
 
 
 def _columns_of(analysis: Analysis, selection: Selection) -> PairColumns:
