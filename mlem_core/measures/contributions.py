@@ -3,8 +3,9 @@
 v(S) is the covariance of the ranks of two layers A and B that the columns of the features S
 explain, between disjoint sets of stimuli: β_A is fitted to the ranks of A over the pairs outside a
 fold, its covariance with the ranks of B is taken over the pairs that test the fold, and both
-directions are averaged. A feature of pure noise adds 0 on average. Shapley values divide v over the
-features; the rest of the RSA correlation is not explained by the additive metric.
+directions are averaged, in units of the spreads of both ranks inside the folds. A feature of pure
+noise adds 0 on average. Shapley values divide v over the features; the rest of the RSA correlation
+is not explained by the additive metric.
 
 With L the Cholesky factor of the Gram matrix of the columns S outside the fold,
 

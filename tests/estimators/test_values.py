@@ -10,14 +10,15 @@ from inputs import refused, statistics_of
 from scipy.optimize import lsq_linear
 
 from mlem_core.estimators.base import RidgeMLEM
-from mlem_core.estimators.normal_equations import LEAST, NOT_APART, ridge_weights
-from mlem_core.estimators.ridge_solver import (
-    ALPHAS,
-    BETAS,
+from mlem_core.estimators.normal_equations import (
+    LEAST,
+    NOT_APART,
     normal_equations,
     penalty_matrices,
+    ridge_weights,
     value_weights,
 )
+from mlem_core.estimators.ridge_solver import ALPHAS, BETAS
 from mlem_core.measures.importance import fitted
 from mlem_core.measures.similarity import plain_columns
 from mlem_core.pairs.columns import MISSING, MISSING_NAME

@@ -21,6 +21,7 @@ from mlem_core.measures.value_distances import (
     value_map,
 )
 from mlem_core.pairs.columns import MISSING_NAME
+from validation.values import of_negative_type, psd_cost
 
 LAYERS = [("m", 0), ("m", 3)]
 CENTRES = np.array([[0.0, 0], [3, 0], [0, 1.5], [4, 4], [1, 5]])
@@ -109,8 +110,6 @@ def test_two_layers_that_arrange_the_values_differently_are_told_apart():
 
 
 def test_the_projection_is_the_nearest_matrix_of_negative_type():
-    from validation.values import of_negative_type
-
     rng = np.random.default_rng(0)
     points = rng.standard_normal((6, 3))
     np.testing.assert_allclose(of_negative_type(pdist(points) ** 2, 6), pdist(points) ** 2)
@@ -132,8 +131,6 @@ def test_the_projection_is_the_nearest_matrix_of_negative_type():
 
 
 def test_the_cost_is_that_of_the_explicit_pairs(case):
-    from validation.values import of_negative_type, psd_cost
-
     features, pairs, weights = case
     found = psd_cost(pairs, weights)
     assert found.shape == (2, 5)
