@@ -113,9 +113,7 @@ def methods_paragraph(
         distance=distance_named(spec.distance).phrase,
         given=[names.model(name) for name in spec.precomputed if name in models],
         n_terms=results.weights["feature"].nunique(),
-        grouped=analysis.pairs_of(chosen).tests.is_grouped,
-        n_permutations=PERMUTATIONS,
-        n_orders=ORDERS * (len(chosen.features) > EXACT_FEATURES),
+        **_draws(analysis, chosen),
         estimator=_estimator(estimator, interactions) + said_of_choice(manifest, estimator),
         interactions=interactions,
         **_penalties(analysis, results),
@@ -153,6 +151,15 @@ def texts(
         "methods.md": methods_paragraph(*of, names=names, sure=sure),
         "methods.tex": methods_paragraph(*of, names=names, sure=sure, form="tex"),
         "references.bib": bibtex(analysis.manifest),
+    }
+
+
+def _draws(analysis: Analysis, selection: Selection) -> dict[str, Any]:
+    """What of importances and contributions is drawn, and how often."""
+    return {
+        "grouped": analysis.pairs_of(selection).tests.is_grouped,
+        "n_permutations": PERMUTATIONS,
+        "n_orders": ORDERS * (len(selection.features) > EXACT_FEATURES),
     }
 
 
