@@ -25,6 +25,9 @@ from mlem_core.pairs.pair_columns import ChosenColumns, PairColumns
 # Targets (n_pairs,) in condensed order: doubled ranks, which are centred, or numbers as they are.
 Target = NDArray[Any]
 
+# Values of a feature of one column beyond which it is looked up pair by pair.
+MANY_VALUES = 24
+
 
 @dataclass(frozen=True)
 class PermutedFeature:
@@ -197,6 +200,13 @@ class PermutedFeature:
         left, right = columns.left, columns.right
         n_permutations = len(self.givers)
         sums = np.empty((len(tile), n_permutations, len(columns.starts)))
+        if len(columns.starts) == 1 and n_basis > MANY_VALUES:
+            # One column of many values: looked up pair by pair, it takes less than their products.
+            of_pairs, distance = tile.reshape(len(tile), -1), columns.distances[0]
+            for permutation, givers in enumerate(self.givers):
+                values = distance.between(givers[rows], givers[stimuli]) ** 2
+                sums[:, permutation, 0] = of_pairs @ values.ravel()
+            return sums
         flat = tile.reshape(-1, len(stimuli))
         with_constant = tile.sum(axis=2)
         step = max(1, TILE // (max(len(flat), len(stimuli)) * n_basis))
