@@ -206,7 +206,7 @@ def _determined(columns: Sequence[FeatureColumn], rows: IntArray) -> Iterator[St
 def _following(codes: IntArray, cells: IntArray) -> Iterator[int]:
     """Features whose values (n_features, n_stimuli) are the same inside each cell (n_stimuli,).
 
-    Not those of which that would be so by chance.
+    Values that would be so by chance are left out.
     """
     n_cells, n_stimuli = int(cells.max()) + 1, len(cells)
     if n_cells > n_stimuli / AGREEING:

@@ -121,7 +121,7 @@ def contributing_pairs(
 
     Parameters
     ----------
-    stimuli : all those of the analysis, of which the pairs may be of some
+    stimuli : all of the analysis; the pairs may be those of a sample
     most : False gives those that take most away
 
     Returns
