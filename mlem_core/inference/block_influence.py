@@ -38,6 +38,7 @@ from mlem_core.measures.importance import Fits, fitted
 from mlem_core.pairs.moment_sums import layer_moments
 from mlem_core.pairs.moments import PairMoments, pair_moments
 from mlem_core.pairs.resampling_units import Blocks, StimulusUnits
+from mlem_core.pairs.scored_pairs import ScoredPairs
 from mlem_core.pairs.similarities import SIMILARITIES, Similarity
 from mlem_core.pairs.similarity_moments import similarity_among
 from mlem_core.pairs.statistics import PairStatistics
@@ -60,11 +61,13 @@ class BlockSums:
     sums : of n_blocks blocks
     sizes : how many of them are of each kind of unit, see `mlem_core.inference.resample`
     scale : (n_blocks,) a number without a block is the number less this times the influence
+    tests : the pairs that test each fold
     """
 
     sums: UnitSums
     sizes: tuple[int, ...]
     scale: FloatArray
+    tests: ScoredPairs
 
     @classmethod
     def of(
@@ -97,7 +100,7 @@ class BlockSums:
         shares = (1.0,) * len(blocks.sizes)
         if stimuli is not None:
             shares = _sampled_shares(pairs, stimuli)
-        return cls(sums, blocks.sizes, _scale(blocks, shares))
+        return cls(sums, blocks.sizes, _scale(blocks, shares), pairs.statistics.tests)
 
     def without(self, value: FloatArray, influence: FloatArray) -> FloatArray:
         """(n_blocks, ...) a value (...) without each block, from influences (n_blocks, ...)."""
@@ -217,7 +220,12 @@ def fit_scores_without(
         strength = fits.fits.alpha * (blocks.sums.moments.n_pairs / n_pairs)
         strength = np.where(fits.fits.alpha == NOT_APART, NOT_APART, strength)
     influence = score_influence(
-        blocks.sums, fits.fits.weights, strength, target or "distance", progress
+        blocks.sums,
+        fits.fits.weights,
+        strength,
+        target or "distance",
+        tests=blocks.tests,
+        progress=progress,
     )
     return blocks.without(mean_fit_scores(fits), influence)
 
@@ -296,7 +304,9 @@ class ComparedLayers:
         scale = _scale(blocks, (1.0,) * len(blocks.sizes))
         terms = decompose(self.statistics).values
         influence = similarity_influence(sums).terms[:, :-1]
-        of_features = BlockSums(sums, blocks.sizes, scale).without(terms[:-1], influence)
+        of_features = BlockSums(sums, blocks.sizes, scale, self.statistics.tests).without(
+            terms[:-1], influence
+        )
         unexplained = without[:, None] - of_features.sum(axis=1, keepdims=True)
         terms_without = np.concatenate((of_features, unexplained), axis=1)
         return SimilarityWithout(values, without, terms, terms_without, blocks.sizes)

@@ -11,10 +11,11 @@ jackknife, whose standard errors are those of these values as of values that wer
 without each unit. Influences follow in closed form from the moments and from the sums of the pairs
 of each unit (`UnitSums`): no model is fitted again and no pair is looked at again.
 
-RSA and contributions are such numbers. Held-out ρ is Spearman's, of predictions that are no sums
-over pairs; its influence is that of Pearson's correlation of the predictions with the ranks of the
-distances, and of the same with one part of the columns independent of the others for permutation
-importance. Weights follow with their strength and with the set of those that are 0 held.
+RSA and contributions are such numbers. Held-out ρ is Spearman's, of ranks of predictions that are
+no sums over pairs; its influence is that of Pearson's correlation of what comes nearest to these
+ranks, a weighted sum of the columns, with the ranks of the distances; and of the same with one part
+of the columns independent of the others for permutation importance. Weights follow with their
+strength and with the set of those that are 0 held.
 
 Sources: Jaeckel (1972), the infinitesimal jackknife; Cameron, Gelbach and Miller (2011), two kinds
 of units.
@@ -38,13 +39,18 @@ from mlem_core.estimators.normal_equations import (
     target_scales,
 )
 from mlem_core.measures.contributions import (
+    STABLE,
     FoldEquations,
     fold_equations,
     rank_scale,
     weighted_subsets,
 )
 from mlem_core.pairs.pair_columns import PairColumns
-from mlem_core.pairs.unit_sums import UnitSums
+from mlem_core.pairs.scored_pairs import FoldPairs, ScoredPairs
+from mlem_core.pairs.unit_sums import MOST_NUMBERS, UnitSums
+
+# A column whose sum of squares is below this part of the largest is constant but for rounding.
+ROUNDED = 1e-12
 
 
 class SimilarityInfluence(NamedTuple):
@@ -212,6 +218,8 @@ def score_influence(
     coef: FloatArray,
     strength: FloatArray | None,
     target: str = "distance",
+    *,
+    tests: ScoredPairs | None = None,
     progress: Counted | None = None,
 ) -> FloatArray:
     """Influence on the held-out ρ and on every permutation importance, means over the folds.
@@ -223,6 +231,8 @@ def score_influence(
     strength : (n_layers, n_folds) of the penalty with which they were fitted; None for weights that
         are held as they are
     target : what they were fitted to, "distance" or "rank"
+    tests : the pairs that test each fold, by which the predictions are ranked; None is the
+        influence on Pearson's correlation of the predictions as they are
     progress : called with the number of folds done and their number
 
     Returns
@@ -238,10 +248,12 @@ def score_influence(
     for fold in range(n_folds):
         inside = moments.inside_fold(fold)
         variance = np.diag(moments.rank_covariances(moments.tested(fold), fold))
+        weights, scale = coef[:, fold], np.ones(L)
+        if tests is not None:
+            weights = _rank_weights(tests.folds[fold], inside.gram, weights)
+            scale = _spread(inside.gram, weights) / _spread(inside.gram, coef[:, fold])
         own = [
-            _ScoreGradient.of(
-                inside.gram, inside.with_ranks[k], variance[k], coef[k, fold], of_part
-            )
+            _ScoreGradient.of(inside.gram, inside.with_ranks[k], variance[k], weights[k], of_part)
             for k in range(L)
         ]
         tested = sums.tested_products(fold)
@@ -253,17 +265,54 @@ def score_influence(
         if strength is not None:
             equations = normal_equations(moments, [(fold,)], target)
             towards = _towards_weights(columns, equations, coef[:, fold], strength[:, fold], own)
+            towards *= scale[:, None, None]
             # A layer whose distances are all equal has weights of 0, whatever its scale.
             scaled = towards / target_scales(moments, (fold,), target)[:, None, None]
             trained = sums.training_products(fold, target)
             influence += np.einsum("kpc,uck->ukp", scaled, trained, optimize=True)
         for units in sums.parts():
-            influence[units] += _spread_influence(sums, fold, units, coef[:, fold], own, of_part)
+            influence[units] += _spread_influence(sums, fold, units, weights, own, of_part)
             if towards is not None:
                 influence[units] -= _fit_influence(sums, fold, units, coef[:, fold], towards)
         if progress is not None:
             progress(fold + 1, n_folds)
     return influence / n_folds
+
+
+def _spread(gram: FloatArray, weights: FloatArray) -> FloatArray:
+    """(n_layers,) spread of the predictions of weights (n_layers, n_columns); 1 where it is 0."""
+    squares = np.einsum("kc,cd,kd->k", weights, gram, weights)
+    return np.sqrt(np.where(squares > 0, squares, 1.0))
+
+
+def _rank_weights(pairs: FoldPairs, gram: FloatArray, weights: FloatArray) -> FloatArray:
+    """(n_layers, n_columns) weights whose predictions are nearest to the ranks of predictions.
+
+    ρ is Pearson's correlation of the ranks. A feature of little weight beside others of few values
+    orders what these leave tied, so that it has more weight in the ranks than in the predictions.
+
+    Parameters
+    ----------
+    pairs : that test a fold
+    gram : (n_columns, n_columns) of the columns over these pairs
+    weights : (n_layers, n_columns)
+    """
+    ranks = pairs.ranks_of(pairs.predictions(weights))
+    products = np.zeros(weights.shape)
+    step = max(1, MOST_NUMBERS // weights.shape[1])
+    for start in range(0, len(pairs.counts), step):
+        some = np.arange(start, min(start + step, len(pairs.counts)))
+        first, second = pairs.stimuli[pairs.first[some]], pairs.stimuli[pairs.second[some]]
+        columns = pairs.columns.of_pairs(first, second)
+        products += (ranks[:, some] * pairs.counts[some]) @ columns
+    of_ranks, squares = np.zeros(weights.shape), np.diag(gram)
+    # A column that is constant in the fold orders nothing there.
+    varies = squares > ROUNDED * squares.max()
+    for layer, own in enumerate(weights):
+        used = np.flatnonzero((own != 0) & varies)
+        square = gram[np.ix_(used, used)] + np.diag(STABLE * squares[used])
+        of_ranks[layer, used] = np.linalg.solve(square, products[layer, used])
+    return of_ranks
 
 
 def _spread_influence(

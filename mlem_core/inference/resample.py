@@ -39,8 +39,8 @@ class Estimate(NamedTuple):
 
     value, lower, upper : NaN where there is no interval
     p : of the hypothesis that the truth is 0
-    units : how many blocks of sentences were left out in turn; or of sentences, of items, and of
-        combinations of both. Without any, nothing of the stimuli was
+    units : how many blocks of sentences it is from; or of sentences, of items, and of combinations
+        of both; none where it is not over stimuli
     """
 
     value: FloatArray

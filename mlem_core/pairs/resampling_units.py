@@ -1,8 +1,8 @@
 """Units that an interval over other stimuli draws anew, in thought: sentences, and words.
 
 Words recur: the 2,040 probing stimuli are 224 words in 600 sentences. Intervals from sentences
-alone then say how a number would vary with other sentences made of the same words. Here both kinds
-of units are left out in turn, block by block, and the stimuli too, which have both in common (see
+alone then say how a number would vary with other sentences made of the same words. So the jackknife
+takes blocks of both kinds of units, and of the stimuli too, which have both in common (see
 `mlem_core.inference.resample.standard_error`).
 
 An item is a word, or what the column `item` of the stimuli says.

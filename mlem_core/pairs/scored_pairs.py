@@ -80,6 +80,23 @@ class FoldPairs:
             found = self.columns.predictions(flat, first, second)
         return found.reshape(*weights.shape[:-1], -1)
 
+    def ranks_of(self, predictions: FloatArray) -> FloatArray:
+        """(n_predictions, n_groups) centred average ranks, among the pairs of the fold.
+
+        `predictions` are (n_predictions, n_groups).
+        """
+        n_pairs = float(self.counts.sum())
+        ranks = np.empty(predictions.shape)
+        for number, values in enumerate(predictions):
+            rounded = _without_rounding(values)
+            if self.is_grouped:
+                _, tied = np.unique(rounded, return_inverse=True)
+                counts = np.bincount(tied, self.counts)
+                ranks[number] = (np.cumsum(counts) - (counts - 1) / 2)[tied]
+            else:
+                ranks[number] = pair_ranks(rounded, overwrite=True) / 2.0
+        return ranks - (n_pairs + 1) / 2
+
     def score(self, predictions: FloatArray) -> Score:
         """ρ and ρ_a (n_layers, n_predictions) of predictions (n_layers, n_predictions, n_groups).
 

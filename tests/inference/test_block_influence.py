@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from inputs import layer_pairs, words_over_both
-from scipy.stats import spearmanr
+from scipy.stats import spearmanr, t
 
 from mlem_core import from_frame
 from mlem_core.inference.block_influence import (
@@ -104,13 +104,15 @@ def test_errors_of_scores_are_those_of_other_sentences_and_words():
     for seed in range(24):
         *_, pairs = made(seed)
         blocks = pairs.units.blocks()
-        values.append(mean_scores(pairs.statistics, "ridge")[:, :3])
-        left = scores_without(pairs, "ridge", blocks)[..., :3]
-        errors.append(standard_error(left, blocks.sizes))
-    # ρ and the two features that matter; the two layers are two samples of the same.
+        values.append(mean_scores(pairs.statistics, "ridge"))
+        errors.append(standard_error(scores_without(pairs, "ridge", blocks), blocks.sizes))
+    # The two layers are two samples of the same.
     spread = np.sqrt(np.var(values, axis=0, ddof=1).mean(axis=0))
     ratio = np.sqrt(np.mean(np.square(errors), axis=(0, 1))) / spread
+    # ρ, the two features that matter, and two that do not.
     assert ((ratio > 0.7) & (ratio < 2.0)).all(), ratio
+    nothing, error = np.array(values)[..., 3:], np.array(errors)[..., 3:]
+    assert (nothing > t.ppf(0.95, 23) * error + 1e-12).mean() < 0.05
 
 
 def test_with_folds_over_both_words_and_sentences_there_are_intervals_too():

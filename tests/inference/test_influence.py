@@ -197,6 +197,31 @@ def test_influence_on_scores_is_their_derivative(more, with_items, strength, tar
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
+def test_scores_of_ranks_are_those_of_the_weights_nearest_to_them():
+    """The same influence where the nearest weights, by explicit pairs, are given as predictions."""
+    made, _, is_member = made_with({"by_value": ("kind",)}, False)
+    columns, sums = made.moments.columns, made.unit_sums(is_member)
+    coef = np.random.default_rng(0).uniform(size=(2, 3, len(columns)))
+    coef[:, :, ::3] = 0.0
+    nearest = np.zeros_like(coef)
+    i, j = pairs(30)
+    for layer, fold in np.ndindex(2, 3):
+        test = held_out(made.folds, fold)
+        z = columns.of_pairs(i[test], j[test])
+        ranks = rankdata(np.round(z @ coef[layer, fold], 9))
+        used = np.flatnonzero((coef[layer, fold] != 0) & (np.ptp(z, axis=0) > 0))
+        z = z[:, used] - z[:, used].mean(axis=0)
+        square = z.T @ z
+        square += STABLE * np.diag(np.diag(square))
+        nearest[layer, fold, used] = np.linalg.solve(square, z.T @ ranks)
+    found = score_influence(sums, coef, None, tests=made.tests)
+    np.testing.assert_allclose(found, score_influence(sums, nearest, None), atol=1e-8)
+    # Weights that follow with the stimuli move the ranks as they move the predictions.
+    strength = np.ones((2, 3))
+    moved = score_influence(sums, coef, strength, tests=made.tests) - found
+    assert np.abs(moved).max() > 1e-3
+
+
 def test_the_standard_error_of_a_mean_is_that_of_its_clusters():
     """Of a mean of 40 sentences of three stimuli, by hand: values without each, by influence."""
     rng = np.random.default_rng(0)
