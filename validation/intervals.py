@@ -40,11 +40,13 @@ WORDS = 3
 # Stimuli for each word of a lexicon, on average.
 TIMES = 4
 PERMUTATIONS = 39
-FEATURES = ("binary", "class", "number", "null", "of sentence")
+FEATURES = ("binary", "class", "number", "null", "of_sentence")
 BY_VALUE = ("class",)
 LAYERS = ("A", "A again", "B", "noise")
 # Coordinates of the values of "class" in two units of a layer.
 PLACES = np.array([[0.0, 0.0], [1.0, 0.0], [3.0, 0.0], [0.0, 3.0]])
+# Features that are not in a layer: their importance and contribution are 0 in truth.
+ABSENT = ("contribution binary", "contribution null", "importance null", "importance binary in B")
 QUANTITIES = {
     **{"RSA": "RSA of A and B", "unexplained": "unexplained"},
     **{f"contribution {name}": f"contribution of {name}" for name in FEATURES},
@@ -78,7 +80,7 @@ def simulated(
             "class": np.array(list("abcd"))[kind[words]],
             "number": number[words],
             "null": np.array(list("pqr"))[null[words]],
-            "of sentence": of_sentence,
+            "of_sentence": of_sentence,
         }
     )
     common = rng.standard_normal((n_words, 2))
@@ -150,7 +152,7 @@ def tests_of(intervals: LayerIntervals) -> dict[str, float]:
         "RSA with B is the same of A and A again": float(of_rsa.p),
         **{
             f'importance of "{name}" is the same in A and A again': differences[name]
-            for name in ("class", "of sentence")
+            for name in ("class", "of_sentence")
         },
     }
 
@@ -222,8 +224,9 @@ def tables_from(rows: pd.DataFrame, name: str = "") -> dict[str, pd.DataFrame]:
             cells[of_size] = share(sets["p"] <= 0.05)
             continue
         cells = coverage.setdefault(QUANTITIES[str(quantity)], {})
-        truth = sets["value"].mean()
-        cells[f"mean, {size} sentences"] = f"{round(truth, 3) + 0.0:.3f}"
+        mean = sets["value"].mean()
+        truth = 0.0 if quantity in ABSENT else mean
+        cells[f"mean, {size} sentences"] = f"{round(mean, 3) + 0.0:.3f}"
         cells[of_size] = share((sets["lower"] <= truth) & (truth <= sets["upper"]))
         width = (sets["upper"] - sets["lower"]).mean() / (2 * 1.96 * sets["value"].std())
         cells[f"width, {size} sentences"] = f"{width:.2f}"

@@ -233,7 +233,7 @@ def tables_from(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     as_text = {name: "{:,.0f}" if name == "columns" else "{:.3f}" for name in wide}
     found["values alone"] = pd.DataFrame(
         {name: wide[name].map(text.format) for name, text in as_text.items()}
-    ).rename_axis("resolved")
+    ).rename_axis("coded by value")
     noise = rows[rows["study"] == "noise"].set_index("coding").rename_axis("coded by value")
     shown = noise[["columns", "term part_of_speech", "term noise", f"term {UNEXPLAINED}"]]
     found["values and noise"] = shown.map(
