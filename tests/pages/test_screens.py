@@ -212,14 +212,22 @@ def test_dropping_a_feature_needs_no_run_and_goes_along(own):
     screen.go("heatmaps")
     assert screen.traces("compare") == {"noun", "position", "equal importance"}
     assert screen.go("trust").address["features"] == ["noun", "position"]
-    # From its address to another window, with what stands there too.
+    # From its address to another window; products were not computed, so none is drawn.
     other = Screen("profiles", **{**screen.address, "products": "yes"})
-    assert "noun × position" in other.traces("profiles")
+    assert "noun × position" not in other.traces("profiles")
     assert not [name for name in other.traces("profiles") if "kind" in name]
     other.tick_off("two", among="choice show_models")
     assert other.panels("profiles") == {"one"}
     other.tick_off("noun", "position")
     assert other.figures == {} and len(other.app.info) == 1
+
+
+def test_products_are_left_out_and_drawn_again_where_the_analysis_has_them(mine):
+    job = ran(replace(mine.jobs[0].spec, interactions=True), mine.store)
+    with_products = Screen("profiles", analysis=job.id, features=["noun", "position"])
+    assert "noun × position" in with_products.traces("profiles")
+    without = Screen("profiles", **{**with_products.address, "products": "no"})
+    assert without.traces("profiles") == {"noun", "position", *SCORES, "band"}
 
 
 def test_an_address_of_before_the_last_choice_undoes_it_only_by_back(own, monkeypatch):

@@ -62,7 +62,7 @@ def test_a_job_gives_what_a_run_gives(few, store, tmp_path):
     job = analyses.start(few, store)
     status = wait(job, "done")
     stages = [(p.stage, p.done, p.total, p.unit) for p in status.stages]
-    assert stages == [("pair tables", 2, 2, "layers")]
+    assert stages == [("pairs of stimuli", 2, 2, "layers")]
     direct = run(few, Store(tmp_path / "another"))
     assert job.analysis().results().importance.equals(direct.results().importance)
     contents = job.contents()
@@ -71,7 +71,7 @@ def test_a_job_gives_what_a_run_gives(few, store, tmp_path):
     assert runner.under_way(job.folder.parent) == []
     assert not list(job.folder.glob("unfinished-*"))
     # A result that cannot be read is run again.
-    (job.folder / "result" / "tables.npz").write_bytes(b"half")
+    (job.folder / "result" / "pairs.npz").write_bytes(b"half")
     with refused("again"):
         job.analysis()
     assert job.status().state == "failed"
