@@ -94,7 +94,7 @@ def best(analysis: Analysis) -> pd.DataFrame:
             )
             for prefix, suffix in (("", ""), ("random_", "@random")):
                 at = [analysis.layers.index((model + suffix, layer)) for model, layer in ends]
-                found = decompose(analysis.tables.of_layers(at), analysis.rsa[at][:, at])
+                found = decompose(analysis.pairs.of_layers(at), analysis.rsa[at][:, at])
                 terms = found.pair(0, 1).set_index("term")["value"].to_dict()
                 values = {"rsa": analysis.rsa[at[0], at[1]]} | terms
                 row |= {f"{prefix}{name}": value for name, value in values.items()}

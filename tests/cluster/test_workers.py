@@ -201,7 +201,7 @@ def test_a_lost_scheduler_leaves_the_units_that_are_done(files_only, by_threads,
     assert kept >= 2
     with parallel_config("loky", n_jobs=2):
         ours = run(files_only, store, seen.append)
-    assert next(one.done for one in seen if one.stage == "pair tables" and one.done) == kept
+    assert next(one.done for one in seen if one.stage == "pairs of stimuli" and one.done) == kept
     assert_same(ours, by_threads)
 
 

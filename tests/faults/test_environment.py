@@ -162,8 +162,8 @@ def test_a_signal_leaves_nothing(tmp_path, number, status):
     )  # fmt: skip
     store = tmp_path / "store"
     end = time.monotonic() + 120
-    # The intervals are on their way: the pair tables are there.
-    while not any(store.glob("pair-tables/*")) or not any(store.glob("unfinished/*")):
+    # The intervals are on their way: the statistics of pairs are there.
+    while not any(store.glob("pair-statistics/*")) or not any(store.glob("unfinished/*")):
         assert running.poll() is None and time.monotonic() < end
         time.sleep(0.01)
     running.send_signal(number)
