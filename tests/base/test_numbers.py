@@ -207,9 +207,9 @@ def test_a_line_a_minute_where_there_is_no_terminal(monkeypatch, capsys):
     monkeypatch.setattr("mlem_core.base.work.time", clock)
     with Bars() as bars:
         for done in (1, 2, 3, 4):
-            bars.show(Progress("pair tables", None, done, 38, "layers"))
+            bars.show(Progress("pairs of stimuli", None, done, 38, "layers"))
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
-        "After 1 min: pair tables, 2 of 38 layers.",
-        "After 3 min: pair tables, 4 of 38 layers.",
+        "After 1 min: pairs of stimuli, 2 of 38 layers.",
+        "After 3 min: pairs of stimuli, 4 of 38 layers.",
     ]

@@ -34,7 +34,7 @@ def after_layers(number, act):
     acted: list[int] = []
 
     def report(progress):
-        if progress.stage == "pair tables" and progress.done >= number and not acted:
+        if progress.stage == "pairs of stimuli" and progress.done >= number and not acted:
             acted.append(progress.done)
             act()
 
