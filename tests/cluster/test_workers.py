@@ -197,7 +197,7 @@ def test_a_lost_scheduler_leaves_the_units_that_are_done(files_only, by_threads,
         computing_on(address),
     ):
         run(files_only, store, after_layers(2, process.kill))
-    kept, seen = len(list((store.root / "layer-pairs").glob("*"))), []
+    kept, seen = len(list((store.root / "layer-statistics").glob("*"))), []
     assert kept >= 2
     with parallel_config("loky", n_jobs=2):
         ours = run(files_only, store, seen.append)
