@@ -146,7 +146,7 @@ def test_processes_give_the_bytes_of_threads(with_model, cluster, tmp_path, back
             ours = run(spec, store, progress=False)
     assert_same(ours, run(spec, Store(tmp_path / "threads"), progress=False))
     # What was kept for a run that breaks off is not needed any more.
-    for folder in ("layer-pairs", "layer-ranks"):
+    for folder in ("layer-statistics", "layer-ranks"):
         assert not list((store.root / folder).glob("*"))
 
 
