@@ -37,7 +37,7 @@ from mlem_core.estimators.registry import (
 from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.measures.similarity import correlations_of_predictions
 from mlem_core.pairs.grouping import group_rows, sums_by
-from mlem_core.pairs.ranks import score_patterns
+from mlem_core.pairs.ranks import few_at_once, score_patterns
 from mlem_core.pairs.scored_pairs import FoldPairs, ScoredPairs
 from mlem_core.pairs.statistics import PairStatistics
 
@@ -132,11 +132,16 @@ def _computed_rho(pairs: FoldPairs, weights: FloatArray, part: int) -> FloatArra
     others = pairs.of_groups(rest).predictions(np.where(columns, 0.0, weights))
     found = np.empty(len(weights))
     every = np.outer(counts, share).ravel()
-    for layer in range(len(weights)):
-        predicted = (others[layer][:, None] + added[layer]).reshape(1, 1, -1)
-        shared = np.outer(sums[layer], share).reshape(1, -1)
-        score = score_patterns(predicted, every, shared, pairs.rank_squares[[layer]])
-        found[layer] = score.rho[0, 0]
+    for layers in few_at_once(len(weights), len(every)):
+        predicted = others[layers][:, :, None] + added[layers][:, None]
+        shared = sums[layers][:, :, None] * share
+        score = score_patterns(
+            predicted.reshape(-1, 1, len(every)),
+            every,
+            shared.reshape(-1, len(every)),
+            pairs.rank_squares[layers],
+        )
+        found[layers] = score.rho[:, 0]
     return found
 
 
