@@ -21,7 +21,7 @@ from mlem_core.pairs.columns import FeatureColumn, feature_columns
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.statistics import PairStatistics
-from mlem_core.pairs.terms import Columns
+from mlem_core.pairs.terms import metric_matrix
 from mlem_core.storage.store import Store
 from validation.made_pairs import statistics_of
 from validation.simulations import pair_cells
@@ -98,9 +98,11 @@ def clean_data(model: str, layer: int, interactions: bool = False) -> LayerData:
     return data_of(rows_of(model, layer), interactions)
 
 
-def terms_of(pairs: PairStatistics) -> Columns:
-    """The terms of the metric W."""
-    return Columns(pairs.features, pairs.interactions)
+def unit_metrics(weights: FloatArray, n_features: int) -> FloatArray:
+    """(n_folds, n_features, n_features) W of Frobenius norm 1; zeros stay."""
+    matrices = metric_matrix(weights, n_features)
+    norms = np.linalg.norm(matrices, axis=(1, 2), keepdims=True)
+    return matrices / np.where(norms > 0, norms, 1.0)
 
 
 def with_noise(level: float, seed: int) -> FloatArray:
@@ -166,8 +168,8 @@ def noise(names: tuple[str, ...], level: float, seed: int) -> list[Row]:
     found = []
     for name in names:
         clean, noisy = clean_profiles(name), profiles(name, data[has_interactions(name)])
-        terms, n = terms_of(clean.pairs), len(clean.pairs.features)
-        moved = terms.matrix(terms.unit(noisy.weights)) - terms.matrix(terms.unit(clean.weights))
+        n = len(clean.pairs.features)
+        moved = unit_metrics(noisy.weights, n) - unit_metrics(clean.weights, n)
         for fold, importance in enumerate(noisy.importance):
             true = clean.importance[fold]
             score = held_out_scores(noisy.pairs, noisy.weights[None, [fold]], fold)

@@ -7,9 +7,10 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from mlem_core.base.labels import SEPARATOR
 from mlem_core.figures.style import DASHES, PALETTE, SYMBOLS, quiet
 from mlem_core.measures.similarity import weighted_tau
-from mlem_core.pairs.terms import SEPARATOR
+from mlem_core.pairs.terms import metric_terms
 from validation import layers
 from validation.work import Row, Task
 
@@ -24,7 +25,8 @@ def noisy(level: float) -> list[Row]:
     found = []
     for name in ESTIMATORS:
         pairs, weights, importance = layers.profiles(name, data)
-        weights = layers.terms_of(pairs).unit(weights)
+        n_features = len(pairs.features)
+        weights = layers.unit_metrics(weights, n_features)[:, *metric_terms(n_features)]
         for fold, term in np.ndindex(weights.shape):
             found.append(
                 {

@@ -11,9 +11,9 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from mlem_core.base.labels import SEPARATOR
 from mlem_core.figures import can_write_images, image
 from mlem_core.figures.style import DASHES, GREY, PALETTE, SYMBOLS, quiet
-from mlem_core.pairs.terms import SEPARATOR
 from validation import (
     budget,
     chance,

@@ -16,7 +16,7 @@ from mlem_core.estimators.spearman import FRRSA, Cells, SoftRankMLEM, SpearmanML
 from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.pair_columns import PairColumns
-from mlem_core.pairs.terms import Columns
+from mlem_core.pairs.terms import metric_matrix, metric_terms
 from validation.work import Row, Task
 
 N_STIMULI, N_FEATURES, TRAIN = 300, 6, 240
@@ -59,11 +59,10 @@ class PublishedMLEM(SoftRankMLEM):
     def fit(self, X: Any, y: FloatArray, groups: Any = None) -> Self:
         """Fit the metric on all pairs; n_steps_ is the number of steps taken."""
         columns, rows = self._given(X, y)
-        terms = Columns(tuple(column.name for column in columns), bool(self.interactions))
-        pairs = PairColumns.of(columns, self.missing, terms.interactions)
+        pairs = PairColumns.of(columns, self.missing, self.interactions)
         cells = pair_cells(pairs, rows, self.distance, ranked=self.strength is None)
-        ascent = self.ascent(cells, len(columns), terms.interactions)
-        self._keep(columns, terms, ascent.weights, 0.0)
+        ascent = self.ascent(cells, len(columns), self.interactions)
+        self._keep(columns, pairs, ascent.weights, 0.0)
         self.n_steps_ = ascent.n_steps
         return self
 
@@ -142,17 +141,18 @@ def simulate(kind: str, seed: int, noise: float, names: tuple[str, ...]) -> list
     features, matrix, clean = stimuli(kind, seed)
     rng = np.random.default_rng([seed, 1])
     rows = clean + noise * clean.std(axis=0) * rng.standard_normal(clean.shape)
-    columns = Columns(tuple(features.columns), True)
+    n_features = features.shape[1]
     train, test = features.iloc[:TRAIN], features.iloc[TRAIN:].reset_index(drop=True)
     found = []
     for name in names:
         if name == PLANTED:
             model: MetricModel = RidgeMLEM((1.0,), interactions=True).fit(train, rows[:TRAIN])
-            model.coef_ = columns.weights(matrix)
+            model.coef_ = matrix[metric_terms(n_features)]
         else:
             model = FAST[name]() if name in FAST else SLOW[name](seed)
             model.fit(train, rows[:TRAIN])
-        fitted = columns.matrix(columns.unit(model.coef_))
+        fitted = metric_matrix(model.coef_, n_features)
+        fitted /= max(np.linalg.norm(fitted), 1e-12)
         found.append(
             {
                 "truth": kind,

@@ -31,7 +31,7 @@ from mlem_core.pairs.distances import (
 )
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.statistics import ComparedPairs, PairStatistics, check_rows, pair_statistics
-from mlem_core.pairs.terms import Columns
+from mlem_core.pairs.terms import metric_matrix
 
 _KINDS = {
     "ordered": "numeric",
@@ -95,13 +95,18 @@ class MetricModel(BaseEstimator):
             raise InputError(
                 f"input_features are {input_features!r}; expected those of fit, {own}."
             )
-        return np.array(self._columns.names, dtype=object)
+        return np.array(self._names, dtype=object)
 
     @property
     def W_(self) -> FloatArray:
         """(n_features, n_features) the metric, symmetric; InputError where values are resolved."""
         check_is_fitted(self)
-        return self._columns.matrix(self.coef_)
+        if self.value_names_:
+            raise InputError(
+                "there is no matrix W where features are resolved by value; read the weights by "
+                "their names."
+            )
+        return metric_matrix(self.coef_, len(self.feature_names_in_))
 
     def predict(self, X: StimulusSet | pd.DataFrame) -> FloatArray:
         """Predicted squared distance of every pair, up to the scale of the fitted target.
@@ -114,7 +119,7 @@ class MetricModel(BaseEstimator):
         Raises InputError: X is no table with names; features that are missing or were not fitted,
         or are of another kind than in the fit; a value without a weight.
         """
-        columns = PairColumns.of(self._fitted(X), self.missing, self._columns.interactions)
+        columns = PairColumns.of(self._fitted(X), self.missing, self._interactions)
         first, second = np.triu_indices(len(X), 1)
         return columns.predictions(self.coef_[None], first, second)[0] + self.intercept_
 
@@ -125,7 +130,7 @@ class MetricModel(BaseEstimator):
         """
         columns = self._fitted(X)
         rows = self._neural(y, len(X))
-        statistics = self._statistics(columns, rows, interactions=self._columns.interactions)
+        statistics = self._statistics(columns, rows, interactions=self._interactions)
         return float(held_out_scores(statistics, self.coef_[None, None], 0).rho[0, 0])
 
     def _fitted(self, X: StimulusSet | pd.DataFrame) -> list[FeatureColumn]:
@@ -151,7 +156,11 @@ class MetricModel(BaseEstimator):
         return neural_rows(y, n_stimuli)
 
     def _keep(
-        self, columns: Sequence[FeatureColumn], terms: Columns, coef: FloatArray, intercept: float
+        self,
+        columns: Sequence[FeatureColumn],
+        pairs: PairColumns,
+        coef: FloatArray,
+        intercept: float,
     ) -> None:
         """Be fitted. Nothing is kept before, so that a fit that fails changes nothing."""
         self.spans_ = {c.name: c.span for c in columns}
@@ -159,7 +168,8 @@ class MetricModel(BaseEstimator):
         self.value_names_ = {c.name: c.names for c in columns if c.names}
         self.feature_names_in_ = np.array([c.name for c in columns], dtype=object)
         self.n_features_in_ = len(columns)
-        self._columns, self.coef_, self.intercept_ = terms, coef, intercept
+        self._names, self._interactions = pairs.names, pairs.interactions
+        self.coef_, self.intercept_ = coef, intercept
 
     def _statistics(
         self,
@@ -286,9 +296,7 @@ class TableModel(Solver, MetricModel):
             )
         solution = self.solve(statistics, [None], training_pairs)
         intercept = 0.0 if solution.intercept is None else float(solution.intercept[0, 0])
-        value_names = tuple(column.names for column in columns)
-        terms = Columns(statistics.features, self.interactions, value_names)
-        self._keep(columns, terms, solution.coef[0, 0], intercept)
+        self._keep(columns, statistics.columns, solution.coef[0, 0], intercept)
         if solution.alpha is not None:
             self.alpha_ = float(solution.alpha[0, 0])
         return self
