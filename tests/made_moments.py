@@ -11,7 +11,7 @@ from mlem_core.pairs.moment_sums import (
     blocks_of_folds,
     column_moments,
     layer_moments,
-    products_of_ranks,
+    products_of_layers,
 )
 from mlem_core.pairs.moments import PairMoments, Untested, pair_moments
 from mlem_core.pairs.pair_columns import PairColumns
@@ -57,12 +57,14 @@ def moments_of_columns(columns, layers, folds, items=None, design=None):
         layer_moments(columns, folds, own, ranks, design)
         for own, ranks in zip(distances, doubled, strict=True)
     ]
-    products = products_of_ranks(
+    products = products_of_layers(
         blocks_of_folds(folds),
         len(layers),
         lambda layer, first, last: doubled[layer][first:last],
         design,
+        design.n_pairs + 1.0,
     )
+    products /= 4
     untested = None
     if items is not None:
         i, j = design.pairs()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -320,67 +320,34 @@ def column_moments(
     return ColumnMoments(own, DesignSums(counts, sums[..., products], between))
 
 
-# Pairs whose ranks in all layers are multiplied at once.
-SEGMENT = 2**17
+# Gives the numbers of the pairs first..last-1 of a design in a layer.
+ReadPairs = Callable[[int, int, int], NDArray[Any]]
 
 
-# Gives the doubled ranks of the pairs first..last-1 in a layer.
-ReadRanks = Callable[[int, int, int], NDArray[np.uint32]]
-
-
-def products_of_ranks(
-    block: IntArray,
-    n_layers: int,
-    read: ReadRanks,
-    design: PairDesign | None = None,
-    n_ranked: int | None = None,
+def products_of_layers(
+    block: IntArray, n_layers: int, read: ReadPairs, design: PairDesign, centre: float
 ) -> FloatArray:
-    """Sums of products of the centred ranks of every two layers, over the pairs of two blocks.
+    """Sums of products of what every two layers give the pairs, over the pairs of two blocks.
 
     Parameters
     ----------
     block : (n_stimuli,) block of each stimulus
-    read : gives doubled ranks of pairs in condensed order, or in that of the design, see
-        `mlem_core.pairs.ranks.PairRanks`
-    design : the compared pairs; None is all pairs
-    n_ranked : number of pairs among which they were ranked, where these are not all of them
+    read : gives numbers of pairs in the order of the design
+    centre : what is taken off each number
 
     Returns
     -------
     (n_blocks, n_blocks, n_layers, n_layers), the same for both orders of two blocks
     """
-    n, n_blocks = len(block), int(block.max()) + 1
-    found = np.zeros((n_blocks * n_blocks, n_layers, n_layers))
-    if design is not None and not design.is_complete:
-        for b, c, _, _, places in chunks(block, design, n_layers):
-            if isinstance(places, slice):
-                ranks = [read(layer, places.start, places.stop) for layer in range(n_layers)]
-            else:
-                start, stop = int(places[0]), int(places[-1]) + 1
-                ranks = [read(layer, start, stop)[places - start] for layer in range(n_layers)]
-            some = np.stack(ranks, dtype=np.float64)
-            some -= (n_ranked or design.n_pairs) + 1.0
-            found[b * n_blocks + c] += some @ some.T
-        found = found.reshape(n_blocks, n_blocks, n_layers, n_layers) / 4
-        return _in_both_orders(found, (0, 1))
-    n_pairs = n * (n - 1) // 2
-    sizes = np.arange(n - 1, -1, -1)
-    starts = np.concatenate(([0], np.cumsum(sizes)))
-    step = max(1, SEGMENT // n)
-    for i in range(0, n - 1, step):
-        last = min(i + step, n)
-        rows = np.arange(i, last)
-        first, stop = int(starts[i]), int(starts[last])
-        other = np.concatenate([block[row + 1 :] for row in rows])
-        own = np.repeat(block[rows], sizes[rows])
-        label = np.minimum(own, other) * n_blocks + np.maximum(own, other)
-        stacked = np.stack([read(layer, first, stop) for layer in range(n_layers)])
-        for both in np.unique(label):
-            some = stacked[:, label == both].astype(np.float64)
-            some -= n_pairs + 1
-            found[both] += some @ some.T
-    square = found.reshape(n_blocks, n_blocks, n_layers, n_layers) / 4
-    for b in range(n_blocks):
-        for c in range(b):
-            square[b, c] = square[c, b]
-    return square
+    n_blocks = int(block.max()) + 1
+    found = np.zeros((n_blocks, n_blocks, n_layers, n_layers))
+    for b, c, _, _, places in chunks(block, design, n_layers):
+        if isinstance(places, slice):
+            numbers = [read(layer, places.start, places.stop) for layer in range(n_layers)]
+        else:
+            start, stop = int(places[0]), int(places[-1]) + 1
+            numbers = [read(layer, start, stop)[places - start] for layer in range(n_layers)]
+        some = np.stack(numbers, dtype=np.float64)
+        some -= centre
+        found[b, c] += some @ some.T
+    return _in_both_orders(found, (0, 1))

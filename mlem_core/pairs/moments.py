@@ -42,6 +42,7 @@ from mlem_core.pairs.moment_sums import (
     column_moments,
 )
 from mlem_core.pairs.pair_columns import ChosenColumns, PairColumns
+from mlem_core.pairs.ranks import correlations
 
 
 class SetMoments(NamedTuple):
@@ -275,12 +276,7 @@ class PairMoments:
     @cached_property
     def rsa(self) -> FloatArray:
         """(n_layers, n_layers) Spearman ρ of the distances of every two layers over all pairs."""
-        products = self.rank_covariances(np.ones(self.n_blocks, dtype=bool))
-        spread = np.sqrt(np.diag(products))
-        both = spread[:, None] * spread
-        found = np.divide(products, both, out=np.zeros_like(products), where=both > 0)
-        np.fill_diagonal(found, 1.0)
-        return np.clip(found, -1.0, 1.0)
+        return correlations(self.rank_covariances(np.ones(self.n_blocks, dtype=bool)))
 
     def of_layers(self, layers: Sequence[int]) -> PairMoments:
         """Moments of some layers alone, by position."""
@@ -381,7 +377,7 @@ def pair_moments(
     columns : of the pairs
     folds : (n_stimuli,) the fold that tests each stimulus
     layers : see `layer_moments`
-    rank_products : (n_blocks, n_blocks, n_layers, n_layers), see `products_of_ranks`
+    rank_products : (n_blocks, n_blocks, n_layers, n_layers), see `ComparedPairs.rank_products`
     untested : pairs that do not test the fold that they are in
     of_columns : of the columns with each other over the compared pairs; None computes those of all
         pairs

@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.base.work import cores, each, in_order
+from mlem_core.base.typing import FloatArray
+from mlem_core.base.work import each
 
 # Predictions that differ by less than this part of their range differ only in how the sum was
 # rounded: they are ties.
 TIE = 1e-12
-# Predictions that are looked at together.
+# Numbers that are looked at together.
 AT_ONCE = 2**17
 # Ranks of all layers up to this size stay in memory; larger ones go to a temporary file.
 IN_MEMORY_BYTES = 2**30
-BAND = 2**13
-# Of so many layers and so many pairs, ranks are multiplied at once; sums of these are in one order
-# whoever computes them.
-BLOCK = 256
-SEGMENT = 2**17
 
 
 class Keys(NamedTuple):
@@ -149,27 +142,6 @@ def few_at_once(n: int, each: int) -> list[slice]:
     return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
 
-class RankPart(NamedTuple):
-    """Some pairs, first..last-1, of some layers with some others."""
-
-    a: tuple[int, int]
-    b: tuple[int, int]
-    first: int
-    last: int
-
-
-# (n_a, n_b) sums of products of the centred ranks, and sums (n_a,) of those of the first.
-RankSums = tuple[FloatArray, FloatArray]
-
-
-def rank_parts(n_layers: int, first: int, last: int) -> Iterator[RankPart]:
-    """Parts of the products of the ranks of every two layers over the pairs first..last-1."""
-    edges = [*range(0, n_layers, BLOCK), n_layers]
-    for a, b in itertools.combinations_with_replacement(itertools.pairwise(edges), 2):
-        for start in range(first, last, SEGMENT):
-            yield RankPart(a, b, start, min(start + SEGMENT, last))
-
-
 @dataclass(frozen=True)
 class NumbersInFile:
     """Numbers (size,) in an open file; a slice of them is mapped while it is used.
@@ -233,60 +205,20 @@ class PairRanks:
             return np.fromfile(ranks, np.uint32, last - first, offset=4 * first)
         return ranks[first:last]
 
-    def rsa(self, edges: IntArray | None = None) -> FloatArray:
-        """Spearman ρ of the neural distances of every two layers over all pairs.
+    def rsa(self) -> FloatArray:
+        """(n_layers, n_layers) Spearman ρ of the distances of every two layers over all pairs.
 
         A layer whose distances are all equal has ρ = 0 with every other and 1 with itself.
 
-        Parameters
-        ----------
-        edges : (n_parts + 1,) where parts of the pairs begin; ρ is then of the ranks among all
-            pairs, over those of each part
-
-        Returns (n_layers, n_layers), or (n_parts, n_layers, n_layers).
-
         Source: Salle et al. 2024, section 4 (feature-agnostic similarity).
         """
-        n, whole = self.n_layers, (0, self.n_pairs)
-        spans = [whole] if edges is None else list(itertools.pairwise(edges.tolist()))
-        parts = [list(rank_parts(n, *span)) for span in spans]
-        sums = in_order(partial(part_sums, self), itertools.chain(*parts), cores())
-        found = []
-        for (first, last), of_span in zip(spans, parts, strict=True):
-            products, totals = np.zeros((n, n)), np.zeros(n)
-            for a, b, *_ in of_span:
-                product, total = next(sums)
-                products[slice(*a), slice(*b)] += product
-                if a == b:
-                    totals[slice(*a)] += total
-                else:
-                    products[slice(*b), slice(*a)] += product.T
-            if (first, last) != whole:
-                # Only over all pairs ranks add up to 0.
-                products -= np.outer(totals, totals) / (last - first)
-            found.append(correlations(products))
-        return found[0] if edges is None else np.stack(found)
-
-
-def part_sums(ranks: PairRanks, part: RankPart) -> RankSums:
-    """The sums of one part of the products."""
-    n_a, n_b = (last - first for first, last in (part.a, part.b))
-    left = [ranks.read(layer, part.first, part.last) for layer in range(*part.a)]
-    right = left
-    if part.a != part.b:
-        right = [ranks.read(layer, part.first, part.last) for layer in range(*part.b)]
-
-    def centred(side: list[NDArray[np.uint32]], start: int) -> FloatArray:
-        band = np.stack([own[start : start + BAND] for own in side], dtype=np.float64)
-        band -= ranks.n_pairs + 1.0
-        return band
-
-    total, product = np.zeros(n_a), np.zeros((n_a, n_b))
-    for start in range(0, part.last - part.first, BAND):
-        band = centred(left, start)
-        product += band @ (band if right is left else centred(right, start)).T
-        total += band.sum(axis=1)
-    return product, total
+        products = np.zeros((self.n_layers, self.n_layers))
+        for pairs in few_at_once(self.n_pairs, self.n_layers):
+            of_pairs = [self.read(k, pairs.start, pairs.stop) for k in range(self.n_layers)]
+            ranks = np.stack(of_pairs, dtype=np.float64)
+            ranks -= self.n_pairs + 1.0
+            products += ranks @ ranks.T
+        return correlations(products)
 
 
 def correlations(products: FloatArray) -> FloatArray:

@@ -12,15 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.typing import Counted, FloatArray, IntArray
-from mlem_core.pairs.designs import pairs_among
-from mlem_core.pairs.moment_sums import LayerMoments, blocks_of_folds, layer_moments
+from mlem_core.pairs.designs import PairDesign, pairs_among
+from mlem_core.pairs.moment_sums import (
+    LayerMoments,
+    blocks_of_folds,
+    layer_moments,
+    products_of_layers,
+)
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.ranks import IN_MEMORY_BYTES, NumbersInFile, correlations
 from mlem_core.pairs.similarities import NOTHING, Similarity
 from mlem_core.pairs.statistics import PairStatistics
 
-# Pairs that are multiplied at once.
-BAND = 2**16
 # Gives what a similarity compares of a layer: the squared distances (n_pairs,) of all pairs, in
 # condensed order; or, where it is no sum over pairs, its components (n_stimuli, n_components).
 LayerInput = Callable[[], FloatArray]
@@ -189,22 +192,13 @@ def _value_products(
     block: IntArray, sides: Sequence[Any], n_sides: int, centre: float
 ) -> FloatArray:
     """(n_blocks, n_blocks, n_layers, n_layers) sums of products of the centred values."""
-    n, n_blocks, n_layers = len(block), int(block.max()) + 1, len(sides)
-    first, second = np.triu_indices(n, 1)
-    low = np.minimum(block[first], block[second])
-    label = low * n_blocks + np.maximum(block[first], block[second])
-    products = np.zeros((n_blocks * n_blocks, n_layers, n_layers))
-    n_pairs = len(label)
+    design = PairDesign.complete(len(block))
+    products = []
     for side in range(n_sides):
-        for start in range(0, n_pairs, BAND):
-            stop = min(start + BAND, n_pairs)
-            part = slice(side * n_pairs + start, side * n_pairs + stop)
-            band = np.stack([np.asarray(own[part]) for own in sides]) - centre
-            for both in np.unique(label[start:stop]):
-                some = band[:, label[start:stop] == both]
-                products[both] += some @ some.T
-    square = products.reshape(n_blocks, n_blocks, n_layers, n_layers) / n_sides
-    for b in range(n_blocks):
-        for c in range(b):
-            square[b, c] = square[c, b]
-    return square
+        offset = side * design.n_pairs
+
+        def read(layer: int, first: int, last: int, offset: int = offset) -> NDArray[Any]:
+            return np.asarray(sides[layer][offset + first : offset + last])
+
+        products.append(products_of_layers(block, len(sides), read, design, centre))
+    return np.asarray(sum(products) / n_sides)

@@ -28,7 +28,7 @@ from mlem_core.pairs.moment_sums import (
     blocks_of_folds,
     column_moments,
     layer_moments,
-    products_of_ranks,
+    products_of_layers,
 )
 from mlem_core.pairs.moments import PairMoments, Untested, pair_moments
 from mlem_core.pairs.pair_columns import PairColumns
@@ -311,7 +311,7 @@ class ComparedPairs:
         """Sums of products of the ranks of every two of some layers, by pair of blocks.
 
         Returns (n_designs, n_blocks, n_blocks, n_layers, n_layers), of each independent design, see
-        `mlem_core.pairs.moments.products_of_ranks`.
+        `mlem_core.pairs.moment_sums.products_of_layers`.
         """
         block, products = blocks_of_folds(self.folds), []
         for design, places in self._designs:
@@ -319,9 +319,8 @@ class ComparedPairs:
             def read(position: int, first: int, last: int, start: int = places.start) -> Doubled:
                 return ranks.read(layers[position], start + first, start + last)
 
-            products.append(
-                products_of_ranks(block, len(layers), read, design, self.design.n_pairs)
-            )
+            centre = self.design.n_pairs + 1.0
+            products.append(products_of_layers(block, len(layers), read, design, centre) / 4)
         return np.stack(products)
 
 

@@ -26,7 +26,7 @@ FOLDS = explicit.random_folds(50)
 def test_rsa_equals_spearmanr_of_the_condensed_distances(in_memory, monkeypatch):
     if not in_memory:
         monkeypatch.setattr("mlem_core.pairs.ranks.IN_MEMORY_BYTES", 0)
-    monkeypatch.setattr("mlem_core.pairs.ranks.BAND", 97)
+    monkeypatch.setattr("mlem_core.pairs.ranks.AT_ONCE", 97)
     rng = np.random.default_rng(0)
     layers = [rng.standard_normal((50, 9)), rng.integers(0, 2, (50, 4)).astype(float)]
     layers.append(layers[0] + rng.standard_normal((50, 9)))

@@ -146,7 +146,7 @@ def test_layers_whose_values_go_to_a_file_are_the_same(case, name, monkeypatch):
     features, layers, _ = case
     here = compared(name, features, layers)[0]
     monkeypatch.setattr(module, "IN_MEMORY_BYTES", 0)
-    monkeypatch.setattr(module, "BAND", 100)
+    monkeypatch.setattr("mlem_core.pairs.moment_sums.CHUNK", 100)
     in_file = compared(name, features, layers)[0]
     for field, values in vars(here).items():
         np.testing.assert_allclose(getattr(in_file, field), values, atol=1e-9)
