@@ -107,7 +107,7 @@ def main(number: int) -> None:
     compared = ComparedPairs.of(feature_columns(features), folds)
     pairs = pair_statistics(compared, [lambda layer=layer: layer for layer in layers])
     fits, importance = fitted(pairs)
-    decompose(pairs)
+    decompose(pairs.moments)
     took, peak = time.process_time() - start, peak_megabytes()
     n_true = size.n_features // 2
     order = spearmanr(importance[0].mean(axis=0)[:n_true], -np.arange(n_true)).statistic

@@ -63,12 +63,12 @@ def measure(table: Table, runs: int, layers: Sequence[Layer] | None = None) -> s
     case = probing()
     layers = case.layers if layers is None else layers
     everything = pairs_of(case, layers)
-    decompose(pairs_of(case, LAYERS).statistics)  # compiles
+    decompose(pairs_of(case, LAYERS).statistics.moments)  # compiles
     n_features, n_layers = len(everything.statistics.features), len(layers)
     add_time(
         table,
         f"contributions to the RSA correlations of {n_layers} layers, {n_features} features",
-        lambda: decompose(everything.statistics),
+        lambda: decompose(everything.statistics.moments),
         "at most 5 s",
     )
     for by_value in ((), BY_VALUE):
@@ -108,4 +108,6 @@ def measure(table: Table, runs: int, layers: Sequence[Layer] | None = None) -> s
 def contributions_of(case: Case, stimuli: IntArray, by_value: Sequence[str]) -> None:
     """Contributions to the similarity of two layers over some of the stimuli."""
     rows = [case.rows[case.layers.index(layer)][stimuli] for layer in LAYERS]
-    decompose(statistics_of(case.stimuli.take(stimuli), rows, case.folds[stimuli], by_value))
+    decompose(
+        statistics_of(case.stimuli.take(stimuli), rows, case.folds[stimuli], by_value).moments
+    )

@@ -146,7 +146,7 @@ def pairs_and_terms(
     """The pairs of two layers, and the terms of their RSA correlation."""
     folds = group_folds(stimuli.groups, 5, seed)
     pairs = layer_pairs_of(stimuli, layers, folds, stimuli.groups, stimuli.items)
-    return pairs, decompose(pairs.statistics).pair(0, 1)
+    return pairs, decompose(pairs.statistics.moments).pair(0, 1)
 
 
 def covered(text: str, first: int, count: int) -> list[Row]:

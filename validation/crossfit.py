@@ -41,7 +41,7 @@ def data_set(n_stimuli: int, kind: str, n_noise: int, seed: int) -> Row:
     features = pd.DataFrame({"true": np.array(["x", "y"])[true]} | columns)
     folds = group_folds(np.arange(n_stimuli), 5, 0)
     pairs = statistics_of(features, layers, folds, list(columns) if kind == "by value" else ())
-    contributions = decompose(pairs)
+    contributions = decompose(pairs.moments)
     return {
         "stimuli": n_stimuli,
         "kind": kind,

@@ -192,7 +192,7 @@ def with_noise() -> list[Row]:
     found: list[Row] = []
     for case, (table, resolved) in cases.items():
         pairs = statistics_of(table, layers, folds, resolved)
-        terms = decompose(pairs).pair(0, 1).set_index("term")["value"]
+        terms = decompose(pairs.moments).pair(0, 1).set_index("term")["value"]
         found.append(
             {"study": "noise", "stimuli": len(table), "coding": case}
             | {"columns": len(pairs.columns)}

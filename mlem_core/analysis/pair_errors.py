@@ -113,7 +113,7 @@ def _term_names(pairs: PairStatistics) -> tuple[str, ...]:
 def _similarities(pairs: PairStatistics) -> FloatArray:
     """(1 + n_terms, n_layers, n_layers) RSA correlations, and the terms of each."""
     rsa = pairs.moments.rsa[None]
-    return np.concatenate((rsa, decompose(pairs).values)) if _term_names(pairs) else rsa
+    return np.concatenate((rsa, decompose(pairs.moments).values)) if _term_names(pairs) else rsa
 
 
 def errors_sentence(errors: pd.DataFrame, n_pairs: int, n_all: int, n_designs: int) -> str:

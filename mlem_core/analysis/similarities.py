@@ -89,7 +89,7 @@ class LayerSimilarity:
         Raises as `decompose`; InputError for a similarity that has no terms by feature.
         """
         self.similarity.check_divides()
-        return decompose(self.pairs)
+        return decompose(self.pairs.moments)
 
     def written(self, split: Decomposition | None = None) -> dict[str, pd.DataFrame]:
         """Tables for files, by file name: the square, and the terms where it has some.

@@ -21,7 +21,6 @@ from mlem_core.estimators.normal_equations import (
 )
 from mlem_core.estimators.registry import Solution, Solver, check_numbers
 from mlem_core.estimators.training_pairs import TrainingPairs
-from mlem_core.pairs.moments import PairMoments
 from mlem_core.pairs.scored_pairs import ScoredPairs
 from mlem_core.pairs.statistics import PairStatistics
 
@@ -61,18 +60,58 @@ class RidgeSolver(Solver):
         left_out: Sequence[int | None],
         training_pairs: TrainingPairs | None = None,
     ) -> Solution:
-        """Fit every layer on several training sets, each with its own α (or β).
+        """Fit every layer on several training sets, each with its own strength.
 
-        As `fit_ridge`, which raises too.
+        For a training set, the strength is the one with the highest mean ρ when each other fold in
+        turn is left out too; of those that score the same the smallest is taken. Where features are
+        coded by value the strengths are `betas` and, beside several of them (or none), `alphas`
+        with the features coded as same or different.
+
+        Raises InputError: fewer than three folds for nested cross-validation.
+
+        Source: Salle et al. 2024, appendix B.
         """
-        return fit_ridge(
-            pairs.moments,
-            pairs.tests,
-            left_out,
-            target=self.target,
-            alphas=self.alphas,
-            betas=self.betas,
-        )
+        moments, alphas, betas = pairs.moments, self.alphas, self.betas
+        columns, n_folds = moments.columns, moments.n_folds
+        strengths = tuple(alphas)
+        if columns.by_value:
+            plain = [NOT_APART] * (len(alphas) if len(betas) != 1 else 0)
+            strengths = (*betas, *plain)
+        several = len(strengths) > 1
+        if several and n_folds < 3 and any(fold is not None for fold in left_out):
+            raise InputError(
+                f"found {n_folds} folds; nested cross-validation needs at least 3, since one is "
+                "left out to test and one to choose α."
+            )
+        outer = [() if fold is None else (fold,) for fold in left_out]
+        inner = [
+            tuple(sorted({*own, j}))
+            for own in outer
+            for j in range(n_folds * several)
+            if j not in own
+        ]
+        sets = list(dict.fromkeys([*inner, *outer]))
+        equations = normal_equations(moments, sets, self.target)
+        if columns.by_value:
+            shared = alphas if len(betas) != 1 else ()
+            fitted = value_weights(columns, equations, betas, shared)
+        else:
+            fitted = ridge_weights(equations, penalty_matrices(columns, strengths))
+        at = [sets.index(own) for own in outer]
+        best = np.zeros((moments.n_layers, len(outer)), dtype=np.int64)
+        inner_rho = np.full(best.shape, np.nan)
+        if several:
+
+            def inner_weights(own: int, fold: int) -> FloatArray:
+                return fitted[:, sets.index(tuple(sorted({*outer[own], fold})))]
+
+            scores = _inner_scores(pairs.tests, outer, inner_weights)
+            best = first_best(scores)
+            inner_rho = np.take_along_axis(scores, best[..., None], axis=-1)[..., 0]
+        coef = np.take_along_axis(fitted[:, at], best[:, :, None, None], axis=2)[:, :, 0]
+        predicted = np.einsum("sc,lsc->ls", equations.x_mean[at], coef)
+        intercept = equations.y_mean[:, at] - predicted
+        return Solution(coef, intercept, np.asarray(strengths)[best], best, inner_rho)
 
     def refit(self, pairs: PairStatistics, held: Solution | None = None) -> FloatArray:
         if held is None or held.choice is None:
@@ -89,76 +128,6 @@ class RidgeSolver(Solver):
             weights = ridge_weights(equations, penalty_matrices(pairs.columns, alphas))
         at = place.reshape(held.choice.shape)[:, :, None, None]
         return np.take_along_axis(weights, at, axis=2)[:, :, 0]
-
-
-def fit_ridge(
-    moments: PairMoments,
-    tests: ScoredPairs,
-    left_out: Sequence[int | None],
-    *,
-    target: str = "distance",
-    alphas: Sequence[float] = ALPHAS,
-    betas: Sequence[float] = BETAS,
-) -> Solution:
-    """Ridge of every layer on several training sets, each with its own strength.
-
-    For a training set, the strength is the one with the highest mean ρ when each other fold in turn
-    is left out too; of those that score the same the smallest is taken. Where features are coded by
-    value the strengths are `betas` and, beside several of them (or none), `alphas` with the
-    features coded as same or different.
-
-    Parameters
-    ----------
-    moments : of n_layers layers
-    tests : the pairs that test each fold
-    left_out : for each training set the fold whose stimuli are in none of its pairs; None for all
-        pairs
-    target : "distance" or "rank", see `normal_equations`
-
-    Raises
-    ------
-    InputError
-        Fewer than three folds for nested cross-validation.
-
-    Source: Salle et al. 2024, appendix B.
-    """
-    columns, n_folds = moments.columns, moments.n_folds
-    strengths = tuple(alphas)
-    if columns.by_value:
-        plain = [NOT_APART] * (len(alphas) if len(betas) != 1 else 0)
-        strengths = (*betas, *plain)
-    several = len(strengths) > 1
-    if several and n_folds < 3 and any(fold is not None for fold in left_out):
-        raise InputError(
-            f"found {n_folds} folds; nested cross-validation needs at least 3, since one is left "
-            "out to test and one to choose α."
-        )
-    outer = [() if fold is None else (fold,) for fold in left_out]
-    inner = [
-        tuple(sorted({*own, j})) for own in outer for j in range(n_folds * several) if j not in own
-    ]
-    sets = list(dict.fromkeys([*inner, *outer]))
-    equations = normal_equations(moments, sets, target)
-    if columns.by_value:
-        shared = alphas if len(betas) != 1 else ()
-        fitted = value_weights(columns, equations, betas, shared)
-    else:
-        fitted = ridge_weights(equations, penalty_matrices(columns, strengths))
-    at = [sets.index(own) for own in outer]
-    best = np.zeros((moments.n_layers, len(outer)), dtype=np.int64)
-    inner_rho = np.full(best.shape, np.nan)
-    if several:
-
-        def inner_weights(own: int, fold: int) -> FloatArray:
-            return fitted[:, sets.index(tuple(sorted({*outer[own], fold})))]
-
-        scores = _inner_scores(tests, outer, inner_weights)
-        best = first_best(scores)
-        inner_rho = np.take_along_axis(scores, best[..., None], axis=-1)[..., 0]
-    coef = np.take_along_axis(fitted[:, at], best[:, :, None, None], axis=2)[:, :, 0]
-    predicted = np.einsum("sc,lsc->ls", equations.x_mean[at], coef)
-    intercept = equations.y_mean[:, at] - predicted
-    return Solution(coef, intercept, np.asarray(strengths)[best], best, inner_rho)
 
 
 def _inner_scores(
@@ -212,12 +181,9 @@ def inner_scores(pairs: PairStatistics, *, ranked: bool = False, by_value: bool 
     ranked : whether ridge is fitted to the ranks
     by_value : whether features that are coded by value count as such; else as same or different
     """
-    fit = fit_ridge(
-        pairs.moments,
-        pairs.tests,
-        range(pairs.n_folds),
-        target="rank" if ranked else "distance",
-        betas=BETAS if by_value or not pairs.resolved else (),
-    )
-    assert fit.inner_rho is not None
-    return float(fit.inner_rho.mean())
+    solver = RidgeSolver("rank" if ranked else "distance")
+    if not by_value and pairs.resolved:
+        solver.betas = ()
+    inner_rho = solver.solve(pairs, range(pairs.n_folds)).inner_rho
+    assert inner_rho is not None
+    return float(inner_rho.mean())

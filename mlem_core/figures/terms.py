@@ -171,7 +171,7 @@ def decomposition(context: FigureContext) -> Decomposition:
 
     def divided() -> Decomposition:
         if found is None:
-            split = decompose(context.analysis.pairs_of(context.selection))
+            split = decompose(context.analysis.pairs_of(context.selection).moments)
         else:
             split = found.decomposed()
         return split if chance is None else chance.of_all(split)

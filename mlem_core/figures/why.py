@@ -50,7 +50,8 @@ from mlem_core.figures.style import (
 )
 from mlem_core.inference.chance import UNCORRECTED
 from mlem_core.inference.erased_measures import FORMS, IMPORTANCE, PREDICTIONS, REST, SURPRISAL
-from mlem_core.measures.decomposition import IDENTITIES, UNEXPLAINED, score_terms, tau_terms
+from mlem_core.measures.decomposition import IDENTITIES, UNEXPLAINED, score_terms
+from mlem_core.measures.similarity import tau_terms
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.robustness.erasure import OUTSIDE, Erasure, known_erasure

@@ -302,7 +302,7 @@ def agreement_terms(
     divided = []
     for number, folds in enumerate(divisions_of(units, seed)):
         pairs = system_statistics([*distances.values()], values, folds)
-        split = decompose(pairs, exact_up_to=EXACT, seed=number)
+        split = decompose(pairs.moments, exact_up_to=EXACT, seed=number)
         place = {name: at for at, name in enumerate(split.features)}
         terms = [sum(split.terms[place[name]] for name in own) for own in parts.values()]
         divided.append(np.stack([*terms, split.unexplained]))

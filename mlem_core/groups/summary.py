@@ -90,7 +90,7 @@ class GroupSummary(SystemsSummary):
         names: tuple[str, ...] = (of_layers.similarity.name,)
         squares, without = of_layers.values[None], None
         if of_layers.similarity.divides:
-            divided, without = decompose(of_layers.pairs), self.terms_left
+            divided, without = decompose(of_layers.pairs.moments), self.terms_left
             if chance is not None:
                 divided = chance.of_all(divided)
             if chance is not None and without is not None:

@@ -29,7 +29,7 @@ from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.chance import Chance, chance_at_level
-from mlem_core.inference.influence import score_influence, similarity_influence
+from mlem_core.inference.influence import score_influence, similarity_influence, values_without
 from mlem_core.inference.intervals import PERMUTATIONS
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.resample import PERMUTED, check_enough, t_quantile
@@ -60,14 +60,14 @@ class BlockSums:
     ----------
     sums : of n_blocks blocks
     sizes : how many of them are of each kind of unit, see `mlem_core.inference.resample`
-    scale : (n_blocks,) a number without a block is the number less this times the influence
     tests : the pairs that test each fold
+    shares : of the units of each kind that a sample has
     """
 
     sums: UnitSums
     sizes: tuple[int, ...]
-    scale: FloatArray
     tests: ScoredPairs
+    shares: tuple[float, ...] = (1.0, 1.0, 1.0)
 
     @classmethod
     def of(
@@ -97,15 +97,14 @@ class BlockSums:
             pairs.squared if with_distances else None,
             progress,
         )
-        shares = (1.0,) * len(blocks.sizes)
-        if stimuli is not None:
-            shares = _sampled_shares(pairs, stimuli)
-        return cls(sums, blocks.sizes, _scale(blocks, shares), pairs.statistics.tests)
+        of_all = cls(sums, blocks.sizes, pairs.statistics.tests)
+        if stimuli is None:
+            return of_all
+        return replace(of_all, shares=_sampled_shares(pairs, stimuli))
 
     def without(self, value: FloatArray, influence: FloatArray) -> FloatArray:
         """(n_blocks, ...) a value (...) without each block, from influences (n_blocks, ...)."""
-        scale = self.scale.reshape(-1, *[1] * (influence.ndim - 1))
-        return np.asarray(value - scale * influence)
+        return values_without(value, influence, self.sizes, self.shares)
 
 
 def _sampled_shares(pairs: LayerPairs, stimuli: StimulusSet) -> tuple[float, ...]:
@@ -115,15 +114,6 @@ def _sampled_shares(pairs: LayerPairs, stimuli: StimulusSet) -> tuple[float, ...
         np.zeros(len(stimuli), dtype=np.int64), stimuli.groups, stimuli.items
     )
     return tuple(few / many for few, many in zip(sampled, everything.counts, strict=False))
-
-
-def _scale(blocks: Blocks, shares: Sequence[float]) -> FloatArray:
-    """(n_blocks,) B / (B - 1) for B blocks of a kind, less where units are a share of all."""
-    parts = [
-        np.full(size, size / max(1, size - 1) * np.sqrt(share))
-        for size, share in zip(blocks.sizes, shares, strict=True)
-    ]
-    return np.concatenate(parts)
 
 
 class SimilarityWithout(NamedTuple):
@@ -157,7 +147,7 @@ def rsa_without(
     blocks : of the same layers and features
     progress : called with the number of steps done and their total
     """
-    split = decompose(statistics)
+    split = decompose(statistics.moments)
     influence = similarity_influence(blocks.sums, progress)
     return SimilarityWithout(
         split.rsa,
@@ -175,11 +165,6 @@ def fitted_target(estimator: str) -> str | None:
     """
     entry = estimator_named(estimator)
     return getattr(entry.model(), "target", None) if entry.refitted else None
-
-
-def mean_fit_scores(fits: Fits) -> FloatArray:
-    """(n_layers, 1 + n_parts) held-out ρ and importances, means over folds."""
-    return np.column_stack((fits.fits.rho.mean(axis=1), fits.importance.mean(axis=1)))
 
 
 def scores_without(pairs: LayerPairs, estimator: str, blocks: Blocks) -> FloatArray:
@@ -227,7 +212,7 @@ def fit_scores_without(
         tests=blocks.tests,
         progress=progress,
     )
-    return blocks.without(mean_fit_scores(fits), influence)
+    return blocks.without(fits.mean_scores, influence)
 
 
 @dataclass(frozen=True)
@@ -301,12 +286,9 @@ class ComparedLayers:
             return SimilarityWithout(values, without, nothing, no_terms, blocks.sizes)
         moments = self.statistics.moments
         sums = unit_sums(moments, blocks.weights == 0, self.values())
-        scale = _scale(blocks, (1.0,) * len(blocks.sizes))
-        terms = decompose(self.statistics).values
+        terms = decompose(self.statistics.moments).values
         influence = similarity_influence(sums).terms[:, :-1]
-        of_features = BlockSums(sums, blocks.sizes, scale, self.statistics.tests).without(
-            terms[:-1], influence
-        )
+        of_features = values_without(terms[:-1], influence, blocks.sizes)
         unexplained = without[:, None] - of_features.sum(axis=1, keepdims=True)
         terms_without = np.concatenate((of_features, unexplained), axis=1)
         return SimilarityWithout(values, without, terms, terms_without, blocks.sizes)

@@ -24,10 +24,10 @@ from mlem_core.data.levels import MOVED, STIMULUS, exchange_of, exchanges
 from mlem_core.data.stimuli import Rdm, StimulusSet
 from mlem_core.inference.chance import largest_chance
 from mlem_core.inference.influence import similarity_influence, values_without
-from mlem_core.inference.layer_pairs import LayerPairs, square_of
+from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permuted_contributions import PermutedContributions
 from mlem_core.inference.resample import jackknife
-from mlem_core.measures.contributions import contributions
+from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
 from mlem_core.pairs.moment_sums import layer_moments
 from mlem_core.pairs.moments import PairMoments, pair_moments
@@ -126,10 +126,9 @@ def _of_layers(
 
 def _distances(pairs: LayerPairs) -> Candidate:
     """Distances in one layer; stimuli at distance 0 are one value."""
-    name, square = (
-        layer_name(pairs.layers[0]),
-        square_of(np.sqrt(pairs.squared[0]), len(pairs.folds), 0.0),
-    )
+    from scipy.spatial.distance import squareform
+
+    name, square = layer_name(pairs.layers[0]), squareform(np.sqrt(pairs.squared[0]))
     values, of = np.unique(np.argmax(square <= 0, axis=1), return_inverse=True)
     cells = [f"stimulus {row + 1}" for row in values]
     rdm = Rdm(tuple(cells), square[np.ix_(values, values)])
@@ -278,7 +277,7 @@ def explained_and_without(pairs: LayerPairs, blocks: Blocks) -> tuple[float, Flo
     """
     moments = pairs.statistics.moments
     together = replace(moments, columns=moments.columns.as_one_feature())
-    explained = contributions(together).terms[0, 0, -1]
+    explained = decompose(together).terms[0, 0, -1]
     sums = unit_sums(together, blocks.weights == 0, pairs.ranks)
     influence = similarity_influence(sums).explained[:, 0, -1]
     return float(explained), values_without(explained, influence, blocks.sizes)

@@ -23,12 +23,13 @@ from numpy.typing import NDArray
 from mlem_core.base.numbers import student_quantile
 from mlem_core.base.text import listed, percent
 from mlem_core.base.typing import Counted, FloatArray, IntArray
+from mlem_core.base.work import cores, in_order
 from mlem_core.data.levels import MOVED, STIMULUS, Exchange, exchanges
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.intervals import PERMUTATIONS
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permuted_contributions import PermutedContributions
-from mlem_core.inference.resample import Estimate, in_parts
+from mlem_core.inference.resample import Estimate
 from mlem_core.measures.decomposition import Decomposition
 from mlem_core.storage.store import Packed
 
@@ -235,13 +236,14 @@ def chance_at_level(
         def contributions(
             givers: IntArray, feature: int = feature, before: Iterator[int] = before
         ) -> FloatArray:
-            way = next(before)
-
-            def counted(n: int, _: int) -> None:
+            way, drawn = next(before), list[FloatArray]()
+            parts = [givers[start : start + AT_ONCE] for start in range(0, len(givers), AT_ONCE)]
+            for part in in_order(partial(permuted.of_feature, feature), parts, cores()):
+                drawn.append(part)
                 if progress is not None:
-                    progress(way * n_permutations + n, n_ways * n_permutations)
-
-            return in_parts(partial(permuted.of_feature, feature), givers, AT_ONCE, counted)
+                    n = way * n_permutations + min(len(drawn) * AT_ONCE, n_permutations)
+                    progress(n, n_ways * n_permutations)
+            return np.concatenate(drawn)
 
         chance.append(largest_chance(ways[feature], some.values(name), shape, rng, contributions))
         done += len(ways[feature])

@@ -23,7 +23,7 @@ from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.block_influence import scores_without
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.measures.importance import mean_scores
+from mlem_core.measures.importance import fitted
 from mlem_core.models.extraction import During, passes, untouched
 from mlem_core.models.forward import LoadedModel
 from mlem_core.models.predictions import (
@@ -300,7 +300,7 @@ class Measures:
         if concept is not None:
             erasers = runs.erasers(runs.before[0], concept)
             states = runs.states(erasers)
-        values = [mean_scores(self._pairs(states).statistics, self.estimator)[:, 1:].ravel()]
+        values = [fitted(self._pairs(states).statistics, self.estimator).mean_scores[:, 1:].ravel()]
         ranks = [fold_ranks(own, self.folds, self.distance) for own in states if self.others]
         values += [held_out_rsa(x, y) for y in self.others.values() for x in ranks]
         if concept is None:
@@ -365,10 +365,11 @@ def fold_ranks(states: FloatArray, folds: IntArray, distance: str) -> FoldRanks:
 
 def square_ranks(states: Any, distance: str) -> FloatArray:
     """(n, n) centred ranks of the distances of some stimuli, 0 on the diagonal."""
+    from scipy.spatial.distance import squareform
+
     ranks = pair_ranks(squared_distances(states, distance)).astype(np.float64)
-    square = np.zeros((len(states), len(states)))
-    square[np.triu_indices(len(states), 1)] = ranks - ranks.mean()
-    return square + square.T
+    square: FloatArray = squareform(ranks - ranks.mean())
+    return square
 
 
 def held_out_rsa(

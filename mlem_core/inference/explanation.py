@@ -106,7 +106,7 @@ def explanations(
     at = [analysis.layers.index(layer) for layer in layers]
     statistics = of_layers.pairs.of_layers(at).of_features(features)
     units = Units.of(analysis.stimuli)
-    split = decompose(statistics, seed=seed) if similarity.divides else None
+    split = decompose(statistics.moments, seed=seed) if similarity.divides else None
     for pair in pairs:
         i, j = map(layers.index, pair)
         terms = pd.DataFrame(columns=["term", "value"])

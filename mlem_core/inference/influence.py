@@ -72,13 +72,25 @@ class SimilarityInfluence(NamedTuple):
         return np.asarray(self.rsa - self.terms[:, -1])
 
 
-def values_without(value: FloatArray, influence: FloatArray, sizes: Sequence[int]) -> FloatArray:
+def values_without(
+    value: FloatArray,
+    influence: FloatArray,
+    sizes: Sequence[int],
+    shares: Sequence[float] = (1.0, 1.0, 1.0),
+) -> FloatArray:
     """(n_units, ...) a value (...) without each unit, from the influences (n_units, ...) on it.
 
-    `sizes` are how many units there are of each kind, in this order.
+    Parameters
+    ----------
+    sizes : how many units there are of each kind, in this order
+    shares : of the units of each kind in those of all stimuli, where these are a sample
     """
-    scale = np.concatenate([np.full(n, n / max(1, n - 1)) for n in sizes])
-    return np.asarray(value - scale.reshape(-1, *[1] * (influence.ndim - 1)) * influence)
+    scale = [
+        np.full(n, n / max(1, n - 1) * np.sqrt(share))
+        for n, share in zip(sizes, shares, strict=False)
+    ]
+    scales = np.concatenate(scale).reshape(-1, *[1] * (influence.ndim - 1))
+    return np.asarray(value - scales * influence)
 
 
 def rsa_influence(sums: UnitSums) -> FloatArray:

@@ -26,7 +26,6 @@ from mlem_core.inference.block_influence import (
     check_blocks,
     fit_scores_without,
     fitted_target,
-    mean_fit_scores,
     rsa_without,
     selected_pairs,
     similarity_without,
@@ -151,7 +150,7 @@ def intervals_from_sums(
     estimator : of the metrics
     units : that are drawn
     """
-    scores = mean_fit_scores(fits)
+    scores = fits.mean_scores
     without = fit_scores_without(
         blocks,
         fits,

@@ -135,25 +135,16 @@ class LayerPairs:
         The other parameters are the attributes of the class.
         """
         doubled = on_all_cores(pair_ranks, squared)
-        if statistics is not None:
-            return cls(
-                tuple(layers),
-                statistics,
-                tuple(doubled),
-                tuple(squared),
-                groups,
-                folds,
-                items,
-                rows,
-            )
-        design = PairDesign.complete(len(folds), untested_items)
-        compared = ComparedPairs.of_columns(columns, folds, design)
-        ranks = PairRanks(len(layers), design.n_pairs)
-        for position, of_layer in enumerate(doubled):
-            ranks.put(position, of_layer)
-        both = list(zip(squared, doubled, strict=True))
-        of_layers = on_all_cores(lambda pair: compared.layer_statistics(*pair), both)
-        statistics = compared.together(of_layers, compared.rank_products(ranks, range(len(layers))))
+        if statistics is None:
+            design = PairDesign.complete(len(folds), untested_items)
+            compared = ComparedPairs.of_columns(columns, folds, design)
+            ranks = PairRanks(len(layers), design.n_pairs)
+            for position, of_layer in enumerate(doubled):
+                ranks.put(position, of_layer)
+            both = list(zip(squared, doubled, strict=True))
+            of_layers = on_all_cores(lambda pair: compared.layer_statistics(*pair), both)
+            products = compared.rank_products(ranks, range(len(layers)))
+            statistics = compared.together(of_layers, products)
         return cls(
             tuple(layers), statistics, tuple(doubled), tuple(squared), groups, folds, items, rows
         )
@@ -211,11 +202,3 @@ def sampled_rows(analysis: Analysis, size: int) -> IntArray:
         share = size * (folds == own).mean()
         chosen[members[np.cumsum(sizes[members]) <= max(share, sizes[members[0]])]] = True
     return np.flatnonzero(chosen[unit])
-
-
-def square_of(values: NDArray[np.floating], n_stimuli: int, diagonal: float) -> FloatArray:
-    """(n_stimuli, n_stimuli) values (n_pairs,) of all pairs, and another value on the diagonal."""
-    square = np.full((n_stimuli, n_stimuli), diagonal)
-    first, second = np.triu_indices(n_stimuli, 1)
-    square[first, second] = square[second, first] = values
-    return square

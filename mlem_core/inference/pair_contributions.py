@@ -32,11 +32,6 @@ CANDIDATES = 20_000
 KEPT = 8  # examples of a term
 
 
-def contributions(pairs: LayerPairs, term: str) -> FloatArray:
-    """Contribution (n_pairs,) of each pair to a term of two layers, see `pair_terms`."""
-    return pair_terms(pairs.statistics.moments, pairs.ranks, term)
-
-
 def pair_terms(
     moments: PairMoments,
     ranks: Sequence[NDArray[np.uint32]],
@@ -60,7 +55,7 @@ def pair_terms(
     moments : of all pairs of the stimuli in two layers
     ranks : of each layer (n_pairs,) twice the average rank of each pair
     term : a feature, or "unexplained"
-    exact_up_to : as in `mlem_core.measures.contributions.contributions`
+    exact_up_to : as in `mlem_core.measures.decomposition.decompose`
 
     Returns
     -------
@@ -130,7 +125,7 @@ def contributing_pairs(
     second_text (the word, or the sentence), first_sentence, second_sentence, distance_a and
     distance_b (the share of pairs that are nearer in each layer, 0 to 1)
     """
-    added = contributions(pairs, term)
+    added = pair_terms(pairs.statistics.moments, pairs.ranks, term)
     size = min(CANDIDATES, len(added))
     signed = added if most else -added
     top = np.argpartition(signed, len(signed) - size)[-size:]

@@ -90,7 +90,7 @@ class PermutedContributions:
     def of_feature(self, feature: int, givers: IntArray) -> FloatArray:
         """(n_permutations, n_layers, n_layers) contribution of a feature under permutations.
 
-        It is what `mlem_core.measures.contributions.contributions` gives for permuted values,
+        It is what `mlem_core.measures.decomposition.decompose` gives for permuted values,
         exactly where visiting all sets of the other features is little work. Elsewhere it is the
         mean of what the feature adds to no other and to all others: its permuted columns have
         little to do with theirs, so that both are nearly the same.

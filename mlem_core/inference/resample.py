@@ -10,17 +10,15 @@ Sentences say how intervals were computed, and what they do not speak of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import CONFIDENCE, student_quantile
 from mlem_core.base.text import fraction, listed, percent
-from mlem_core.base.typing import Counted, FloatArray
-from mlem_core.base.work import cores, each
+from mlem_core.base.typing import FloatArray
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.pairs.designs import BUDGET
 from mlem_core.pairs.designs import n_pairs as all_pairs
@@ -191,33 +189,6 @@ FEWEST_SENTENCES = 10
 # Stimuli whose labels are permuted, or whose influence is taken, at most, and all pairs of them:
 # whole sentences at random.
 PERMUTED = 3_000
-
-
-def in_parts(
-    statistic: Callable[[NDArray[Any]], FloatArray],
-    rows: NDArray[Any],
-    size: int = 1,
-    progress: Counted | None = None,
-    threads: int | None = None,
-) -> FloatArray:
-    """A statistic (n_rows, ...) of a few rows at a time, shared out among this machine's cores.
-
-    Parameters
-    ----------
-    statistic : of some rows (n, n_units) gives (n, ...)
-    size : so many rows at a time
-    rows : (n_rows, n_units)
-    progress : called with the number of rows done and their total
-    threads : 1 for a statistic that shares its own work out; None is as many as there are cores
-    """
-    parts = [rows[start : start + size] for start in range(0, len(rows), size)]
-    together = len(parts) if progress is None else cores()
-    found: list[FloatArray] = []
-    for start in range(0, len(parts), together):
-        found += each(statistic, parts[start : start + together], threads or cores())
-        if progress is not None:
-            progress(min(len(found) * size, len(rows)), len(rows))
-    return np.concatenate(found)
 
 
 def check_enough(n_sentences: int) -> None:

@@ -27,7 +27,7 @@ from mlem_core.data.stimuli import StimulusSet, bare, group_name
 from mlem_core.inference.candidate_gains import AugmentedFit, BaselineFit, model_candidates
 from mlem_core.inference.chance import corrected_p
 from mlem_core.inference.intervals import SIGNIFICANT, check_permutations
-from mlem_core.inference.layer_pairs import LayerPairs, square_of
+from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.resample import check_enough, jackknife
 from mlem_core.storage.store import Stage, Store
 
@@ -49,12 +49,14 @@ def explainable(pairs: LayerPairs, stimuli: StimulusSet) -> pd.DataFrame:
     unit, n_stimuli (that share it with others, at least two each), share, lower, upper; no row for
     a unit if fewer than `FEWEST` of its kind recur
     """
-    rows = []
-    # Centred ranks; NaN where two stimuli are not compared.
-    ranks = (
-        0.5 * (doubled - (len(doubled) + 1.0)) for doubled in (pairs.ranks[0], pairs.ranks[-1])
-    )
-    squares = [square_of(own, len(pairs.folds), np.nan) for own in ranks]
+    from scipy.spatial.distance import squareform
+
+    rows, squares = [], []
+    for doubled in (pairs.ranks[0], pairs.ranks[-1]):
+        square = squareform(0.5 * (doubled - (len(doubled) + 1.0)))
+        # A stimulus is not compared with itself.
+        np.fill_diagonal(square, np.nan)
+        squares.append(square)
     blocks = pairs.units.blocks(BLOCKS)
     for unit, labels in _units(stimuli):
         numbers = pd.factorize(pd.Series(labels))[0].astype(np.int64)

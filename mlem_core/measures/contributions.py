@@ -18,7 +18,6 @@ visited by adding one feature at a time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import factorial
 from typing import NamedTuple
 
@@ -78,66 +77,6 @@ def fold_equations(moments: PairMoments) -> list[FoldEquations]:
         covariances = moments.rank_covariances(moments.tested(fold), fold)
         found.append(FoldEquations(gram, with_outside, inside.with_ranks.T, covariances))
     return found
-
-
-@dataclass(frozen=True)
-class Contributions:
-    """RSA correlations of n_layers layers as sums over features.
-
-    Attributes
-    ----------
-    features : (n_features,) names
-    terms : (n_features, n_layers, n_layers) contribution of each feature, in units of ρ
-    unexplained : (n_layers, n_layers) the rest; it may be negative
-    rsa : (n_layers, n_layers) their sum
-    error : None where exact, else the standard errors of `terms` from sampling orders of features
-    """
-
-    features: tuple[str, ...]
-    terms: FloatArray
-    unexplained: FloatArray
-    rsa: FloatArray
-    error: FloatArray | None = None
-
-
-def contributions(
-    moments: PairMoments,
-    *,
-    exact_up_to: int = EXACT_FEATURES,
-    orders: int = ORDERS,
-    seed: int = 0,
-) -> Contributions:
-    """The RSA correlation of every two layers as a sum over the features.
-
-    Exact up to `exact_up_to` features; with more, means over sampled orders of the features, with
-    their standard errors, which still add up exactly.
-
-    Raises InputError: moments of one fold.
-
-    Source: Salle et al. 2024, section 4 (feature-agnostic similarity), divided over the features.
-    """
-    equations = fold_equations(moments)
-    columns, n_layers = moments.columns, moments.n_layers
-    n_features = len(columns.features)
-    scale = rank_scale(equations)
-    is_exact = n_features <= exact_up_to
-    by_draw = np.zeros((1 if is_exact else orders, n_features, n_layers, n_layers))
-    # Many small systems of equations, for which several threads would only be in the way.
-    with one_thread_each():
-        for fold in equations:
-            subsets_of_fold = weighted_subsets(
-                columns, fold, exact_up_to=exact_up_to, orders=orders, seed=seed
-            )
-            for draw, subset, shares in subsets_of_fold:
-                counted = np.flatnonzero(shares)
-                by_draw[draw, counted] += np.multiply.outer(shares[counted], subset.explained)
-    terms = by_draw.sum(axis=0) * scale
-    error = None
-    if not is_exact:
-        error = by_draw.std(axis=0, ddof=1) * np.sqrt(orders) * np.abs(scale)
-    return Contributions(
-        columns.features, terms, moments.rsa - terms.sum(axis=0), moments.rsa, error
-    )
 
 
 def rank_scale(equations: Sequence[FoldEquations]) -> FloatArray:
@@ -319,7 +258,7 @@ def shapley_coefficients(
     columns : of the pairs
     equations : of the fold
     feature : its number
-    exact_up_to : as in `contributions`
+    exact_up_to : as in `mlem_core.measures.decomposition.decompose`
 
     Returns
     -------

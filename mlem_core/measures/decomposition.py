@@ -18,9 +18,17 @@ import pandas as pd
 
 from mlem_core.base.errors import check_choice
 from mlem_core.base.typing import FloatArray, Layer, layer_name
+from mlem_core.base.work import one_thread_each
 from mlem_core.estimators.registry import tested_fits
-from mlem_core.measures.contributions import EXACT_FEATURES, contributions
+from mlem_core.measures.contributions import (
+    EXACT_FEATURES,
+    ORDERS,
+    fold_equations,
+    rank_scale,
+    weighted_subsets,
+)
 from mlem_core.measures.similarity import average_ranks, pairs_of_layers, tau_by_chance
+from mlem_core.pairs.moments import PairMoments
 from mlem_core.pairs.statistics import PairStatistics
 
 UNEXPLAINED = "unexplained"
@@ -121,21 +129,42 @@ class Decomposition:
 
 
 def decompose(
-    pairs: PairStatistics, *, exact_up_to: int = EXACT_FEATURES, seed: int = 0
+    moments: PairMoments,
+    *,
+    exact_up_to: int = EXACT_FEATURES,
+    orders: int = ORDERS,
+    seed: int = 0,
 ) -> Decomposition:
     """The RSA correlation of every two layers as a sum over the features.
 
     Contributions are cross-fitted. Exact up to `exact_up_to` features; with more they are means
     over sampled orders of the features, with their standard errors, and still add up exactly.
 
-    `pairs` are statistics of n_layers layers; `of_layers` and `of_features` choose.
-
-    Raises InputError: statistics of one fold.
+    Raises InputError: moments of one fold.
 
     Source: Salle et al. 2024, section 4 (feature-agnostic similarity), divided over the features.
     """
-    shares = contributions(pairs.moments, exact_up_to=exact_up_to, seed=seed)
-    return Decomposition(pairs.features, shares.terms, shares.unexplained, shares.rsa, shares.error)
+    equations = fold_equations(moments)
+    columns, n_layers = moments.columns, moments.n_layers
+    n_features = len(columns.features)
+    scale = rank_scale(equations)
+    is_exact = n_features <= exact_up_to
+    by_draw = np.zeros((1 if is_exact else orders, n_features, n_layers, n_layers))
+    # Many small systems of equations, for which several threads would only be in the way.
+    with one_thread_each():
+        for fold in equations:
+            subsets_of_fold = weighted_subsets(
+                columns, fold, exact_up_to=exact_up_to, orders=orders, seed=seed
+            )
+            for draw, subset, shares in subsets_of_fold:
+                counted = np.flatnonzero(shares)
+                by_draw[draw, counted] += np.multiply.outer(shares[counted], subset.explained)
+    terms = by_draw.sum(axis=0) * scale
+    error = None
+    if not is_exact:
+        error = by_draw.std(axis=0, ddof=1) * np.sqrt(orders) * np.abs(scale)
+    unexplained = moments.rsa - terms.sum(axis=0)
+    return Decomposition(columns.features, terms, unexplained, moments.rsa, error)
 
 
 def score_terms(pairs: PairStatistics, weights: FloatArray) -> FloatArray:
@@ -158,42 +187,6 @@ def score_terms(pairs: PairStatistics, weights: FloatArray) -> FloatArray:
         total = parts.sum(axis=1)
         scale = np.divide(rho[:, fold], total, out=np.zeros_like(total), where=total != 0)
         terms[:, fold] = parts * scale[:, None]
-    return terms
-
-
-def tau_terms(profiles: FloatArray) -> FloatArray:
-    """Contribution of each feature to the weighted Kendall τ of every two layers.
-
-    τ is a sum over pairs of features, + the pair's weight where both layers put the two in the same
-    order and - where not, divided by a constant. Each feature gets half of every pair that it is
-    in, which is the Shapley value of that sum: τ_f = Σ_{g≠f} ½ w_fg s_fg / Z. The terms add up to
-    τ; a feature with a negative term is one that the two layers rank differently. The weights w_fg
-    are those of the ranking of all features.
-
-    `profiles` are (n_layers, n_features) importances, averaged over folds.
-
-    Returns (n_features, n_layers, n_layers); 0 where τ is not defined.
-
-    Source: Vigna (2015) for τ.
-    """
-    n_layers, n = profiles.shape
-    terms = np.zeros((n, n_layers, n_layers))
-    if n < 2:
-        return terms
-    signs = np.sign(profiles[:, :, None] - profiles[:, None, :])
-    for a in range(n_layers):
-        for b in range(a, n_layers):
-            for first, second in ((a, b), (b, a)):
-                order = np.lexsort((profiles[second], profiles[first]))[::-1]
-                share = np.empty(n)
-                share[order] = 1.0 / np.arange(1, n + 1)
-                weight = share[:, None] + share[None, :]
-                np.fill_diagonal(weight, 0.0)
-                scale = (weight * signs[a] ** 2).sum() * (weight * signs[b] ** 2).sum()
-                if scale > 0:
-                    agree = (weight * signs[a] * signs[b]).sum(axis=1) / np.sqrt(scale)
-                    terms[:, a, b] += agree / 2
-            terms[:, b, a] = terms[:, a, b]
     return terms
 
 

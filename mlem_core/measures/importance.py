@@ -29,10 +29,8 @@ from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.base.work import cores, each, one_thread_each
 from mlem_core.estimators.registry import (
     FoldFits,
-    Solution,
     check_values,
     estimator_named,
-    tested_fits,
 )
 from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.measures.similarity import correlations_of_predictions
@@ -163,14 +161,6 @@ def _drawn_rho(
     return found
 
 
-def mean_scores(
-    pairs: PairStatistics, estimator: str = "ridge", held: Solution | None = None
-) -> FloatArray:
-    """(n_layers, 1 + n_parts) ρ and importances of `fitted`, means over folds."""
-    fits, importance = fitted(pairs, estimator, held)
-    return np.column_stack((fits.rho.mean(axis=1), importance.mean(axis=1)))
-
-
 class Fits(NamedTuple):
     """Metrics of n_layers layers, one a fold, and what permuting a feature does to their scores.
 
@@ -183,6 +173,11 @@ class Fits(NamedTuple):
     fits: FoldFits
     importance: FloatArray
 
+    @property
+    def mean_scores(self) -> FloatArray:
+        """(n_layers, 1 + n_parts) held-out ρ and importances, means over folds."""
+        return np.column_stack((self.fits.rho.mean(axis=1), self.importance.mean(axis=1)))
+
     def of_layers(self, layers: Sequence[int]) -> Fits:
         """Those of some layers alone, by position."""
         at = list(layers)
@@ -194,7 +189,6 @@ class Fits(NamedTuple):
 def fitted(
     pairs: PairStatistics,
     estimator: str = "ridge",
-    held: Solution | None = None,
     training_pairs: TrainingPairs | None = None,
 ) -> Fits:
     """The fits and importances of all layers: what a redraw of the profiles needs.
@@ -203,18 +197,13 @@ def fitted(
     ----------
     pairs : statistics of n_layers layers
     estimator : name, see `mlem_core.estimators.registry`
-    held : as in `mlem_core.estimators.registry.Solver.refit`
     training_pairs : as in `mlem_core.estimators.registry.Solver.solve`
 
     Raises InputError: an unknown estimator, or one that cannot resolve features by value where
     these pairs do.
     """
     check_values(estimator, pairs.resolved, pairs.interactions)
-    model = estimator_named(estimator).model()
-    if held is None:
-        fits = model.cross_validate(pairs, training_pairs)
-    else:
-        fits = tested_fits(pairs, model.refit(pairs, held))
+    fits = estimator_named(estimator).model().cross_validate(pairs, training_pairs)
     return Fits(fits, permutation_importance(pairs.tests, fits.weights).drop)
 
 

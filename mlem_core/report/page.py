@@ -152,7 +152,7 @@ def _pair_tables(context: FigureContext) -> dict[str, pd.DataFrame]:
     """The RSA of two layers as a sum over the features, and that of every two layers."""
     analysis, selection = context.analysis, context.selection
     why = explain(analysis, *context.pair, features=selection.features)
-    split = decompose(analysis.pairs_of(selection))
+    split = decompose(analysis.pairs_of(selection).moments)
     if (chance := context.chance_of(RSA)) is not None:
         split = chance.of_all(split)
     return {"why.csv": why.terms, "why_layers.csv": split.table(list(selection.layers))}

@@ -25,7 +25,7 @@ from mlem_core.analysis.transforms import outlier_units, variances
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray, Layer, Progress, Report, counting, layer_name
 from mlem_core.base.work import cores, in_order
-from mlem_core.measures.importance import mean_scores
+from mlem_core.measures.importance import fitted
 from mlem_core.measures.similarity import pairs_of_layers, weighted_tau
 from mlem_core.models.registry import base_name
 from mlem_core.pairs.designs import PairDesign, resampled_part, row_slices
@@ -160,7 +160,7 @@ class LayerResults:
     @classmethod
     def of(cls, analysis: Analysis, by: LayerSimilarity) -> LayerResults:
         """Results with the estimator and the interactions of the analysis."""
-        scores = mean_scores(analysis.pairs, analysis.spec.estimator)
+        scores = fitted(analysis.pairs, analysis.spec.estimator).mean_scores
         profiles, parts = scores[:, 1:], analysis.pairs.columns.parts
         tau, name = weighted_tau(profiles), by.similarity.name
         return cls(analysis.layers, parts, profiles, scores[:, 0], tau, by.values, name)

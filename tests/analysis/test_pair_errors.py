@@ -8,7 +8,7 @@ from scipy.stats import rankdata
 
 from mlem_core.analysis import pair_errors
 from mlem_core.analysis.pair_errors import COLUMNS, design_errors, errors_sentence
-from mlem_core.measures.contributions import contributions
+from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.importance import fitted
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import PairDesign, places_of
@@ -89,7 +89,7 @@ def test_errors_are_those_of_a_jackknife_over_the_explicit_pairs_of_designs(name
     assert rsa["value"] == pytest.approx(whole.moments.rsa[0, 1])
     assert rsa["error"] == pytest.approx(jackknife([part.moments.rsa[0, 1] for part in without]))
     assert rsa["error"] == pytest.approx((1 - rsa["value"] ** 2) / np.sqrt(whole.n_pairs), rel=0.7)
-    terms = [contributions(part.moments).terms[:, 0, 1] for part in without]
+    terms = [decompose(part.moments).terms[:, 0, 1] for part in without]
     errors = by.loc[("contribution", 0), "error"]
     np.testing.assert_allclose(errors[names], jackknife(terms))
     assert set(errors.index) == {*names, "unexplained"}

@@ -172,7 +172,7 @@ def test_tables_and_closing_lines(given, tmp_path, monkeypatch, capsys):
 
 def test_universality_is_of_terms_pair_by_pair(analysis, tmp_path):
     found = GroupSummary(analysis, analysis.results())
-    terms = decompose(analysis.pairs)
+    terms = decompose(analysis.pairs.moments)
     place = {layer: at for at, layer in enumerate(analysis.layers)}
     pairs: dict[bool, list[np.ndarray]] = {True: [], False: []}
     models = [(group, member) for group, members in GROUPS.items() for member in members]

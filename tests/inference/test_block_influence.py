@@ -15,14 +15,13 @@ from mlem_core.inference.block_influence import (
     fit_scores_without,
     fitted_target,
     identity_reach,
-    mean_fit_scores,
     rsa_without,
     scores_without,
 )
 from mlem_core.inference.chance import chance_at_level
 from mlem_core.inference.resample import standard_error
 from mlem_core.measures.decomposition import decompose
-from mlem_core.measures.importance import fitted, mean_scores
+from mlem_core.measures.importance import fitted
 from mlem_core.pairs.resampling_units import StimulusUnits
 
 N = 120
@@ -75,10 +74,10 @@ def test_errors_of_rsa_and_contributions_are_those_of_stimuli_left_out(case):
     *_, pairs = case
     blocks = BlockSums.of(pairs)
     found = rsa_without(pairs.statistics, blocks)
-    split = decompose(pairs.statistics)
+    split = decompose(pairs.statistics.moments)
     np.testing.assert_array_equal(found.values, split.rsa)
     np.testing.assert_array_equal(found.terms, split.values)
-    expected = left_out(case, lambda statistics: decompose(statistics).values)
+    expected = left_out(case, lambda statistics: decompose(statistics.moments).values)
     rsa = found.values_without[:, 0, 1], expected.sum(axis=1)[:, 0, 1]
     hold_errors(*rsa, blocks.sizes, 0.1)
     hold_errors(found.terms_without, expected, blocks.sizes, 0.25)
@@ -91,8 +90,7 @@ def test_scores_without_blocks_are_around_those_of_the_fits(case):
     *_, pairs = case
     blocks, fits = pairs.units.blocks(), fitted(pairs.statistics, "ridge-rank")
     found = scores_without(pairs, "ridge-rank", blocks)
-    scores = mean_scores(pairs.statistics, "ridge-rank")
-    np.testing.assert_allclose(mean_fit_scores(fits), scores)
+    scores = fits.mean_scores
     np.testing.assert_allclose(found.mean(axis=0), scores, atol=0.01)
     of_weights_held = fit_scores_without(BlockSums.of(pairs), fits, 1, None)
     assert fitted_target("spearman") is None and not np.allclose(of_weights_held, found)
@@ -104,7 +102,7 @@ def test_errors_of_scores_are_those_of_other_sentences_and_words():
     for seed in range(24):
         *_, pairs = made(seed)
         blocks = pairs.units.blocks()
-        values.append(mean_scores(pairs.statistics, "ridge"))
+        values.append(fitted(pairs.statistics, "ridge").mean_scores)
         errors.append(standard_error(scores_without(pairs, "ridge", blocks), blocks.sizes))
     # The two layers are two samples of the same.
     spread = np.sqrt(np.var(values, axis=0, ddof=1).mean(axis=0))

@@ -13,7 +13,6 @@ from mlem_core.analysis.fit_cache import kept_fits
 from mlem_core.inference.block_influence import (
     BlockSums,
     fit_scores_without,
-    mean_fit_scores,
     rsa_without,
     scores_without,
 )
@@ -153,7 +152,7 @@ def test_weights_of_an_estimator_of_single_pairs_are_held(planted, tmp_path):
     assert (standard_error(found.scores_without)[:2, 1] > 0).all()
     pairs = LayerPairs.of(whole, whole.layers, store)
     fits = kept_fits(whole, store, selection)
-    np.testing.assert_allclose(found.scores, mean_fit_scores(fits), atol=1e-6)
+    np.testing.assert_allclose(found.scores, fits.mean_scores, atol=1e-6)
     held = fit_scores_without(BlockSums.of(pairs), fits, pairs.statistics.n_pairs, None)
     np.testing.assert_allclose(found.scores_without, held, atol=1e-6)
 

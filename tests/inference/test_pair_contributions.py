@@ -12,8 +12,8 @@ from scipy.stats import rankdata
 
 from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.inference.pair_contributions import contributing_pairs, pair_terms
-from mlem_core.measures.contributions import STABLE, contributions
-from mlem_core.measures.decomposition import UNEXPLAINED
+from mlem_core.measures.contributions import STABLE
+from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.ranks import pair_ranks
@@ -46,7 +46,7 @@ def all_terms(made, **more):
 def test_what_the_pairs_add_is_the_term(more, exact_up_to):
     made = made_up(N, **more)
     added = all_terms(made, exact_up_to=exact_up_to)
-    expected = contributions(made.moments, exact_up_to=exact_up_to)
+    expected = decompose(made.moments, exact_up_to=exact_up_to)
     for feature, value in zip(expected.features, expected.terms[:, 0, 1], strict=True):
         assert added[feature].sum() == pytest.approx(value, abs=1e-9)
         tested = np.stack([explicit.held_out(made.folds, fold) for fold in range(5)]).any(axis=0)

@@ -22,9 +22,8 @@ from mlem_core.inference.importance_chance import (
 )
 from mlem_core.inference.layer_intervals import chance_of_layers, known_layer_chance
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.measures.contributions import contributions
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
-from mlem_core.measures.importance import fitted
+from mlem_core.measures.importance import permutation_importance
 
 N = 60
 
@@ -130,7 +129,7 @@ def in_sentences(seed, n_sentences=60, n_words=40, planted=0.0, shared=1.0):
 
 
 def terms_of(pairs):
-    return decompose(pairs.statistics).pair(0, 1)
+    return decompose(pairs.statistics.moments).pair(0, 1)
 
 
 def test_scores_by_chance_are_those_of_estimators_that_are_fitted_to_single_pairs(case):
@@ -153,7 +152,7 @@ def test_chance_is_that_of_features_that_were_permuted():
         for draw, row in zip(found.draws[:, f], givers, strict=True):
             permuted = features.assign(**{name: features[name].to_numpy()[row]})
             anew = layer_pairs(permuted, layers, pairs.groups, pairs.folds)
-            expected = contributions(anew.statistics.moments).terms[f]
+            expected = decompose(anew.statistics.moments).terms[f]
             np.testing.assert_allclose(draw, expected, atol=1e-9)
 
 
@@ -187,7 +186,7 @@ def test_contributions_to_all_layers_are_beyond_chance(tmp_path):
     spec = in_files(tmp_path, stimuli.table[columns], {"m": dict(enumerate(layers))}, folds=5)
     analysis = run(spec, store)
     found = chance_of_layers(analysis, store)
-    split = decompose(analysis.pairs)
+    split = decompose(analysis.pairs.moments)
     beyond = found.of_all(split)
     assert beyond.names == (*split.features, "word identity", "sentence identity", UNEXPLAINED)
     np.testing.assert_allclose(beyond.values.sum(axis=0), analysis.rsa, atol=1e-9)
@@ -250,13 +249,15 @@ def test_importances_by_chance_are_those_of_models_fitted_anew(tmp_path):
     np.testing.assert_allclose(own.sort_index(), results.sort_index(), atol=1e-9)
     # The same permutations, a fit at a time, with the penalties of the true labels.
     pairs = LayerPairs.of(analysis, [("m", 1)], store)
-    held = estimator_named("ridge").model().solve(pairs.statistics, range(3))
+    model = estimator_named("ridge").model()
+    held = model.solve(pairs.statistics, range(3))
     drawn, f = [], 1
     (exchange,) = exchanges(analysis.stimuli, analysis.folds, "noise")
     for givers in exchange.draw(20, np.random.default_rng([f, 20])):
         again = frame.iloc[:, 2:].assign(noise=frame["noise"].to_numpy()[givers])
         anew = layer_pairs(again, [layers[1]], pairs.groups, pairs.folds).statistics
-        drawn.append(fitted(anew, held=held).importance.mean(axis=1)[0, f])
+        importance = permutation_importance(anew.tests, model.refit(anew, held))
+        drawn.append(importance.drop.mean(axis=1)[0, f])
     row = found[(found["layer"] == 1) & (found["feature"] == "noise")].iloc[0]
     assert row["level"] == "word" and row["chance"] == pytest.approx(np.mean(drawn), abs=1e-6)
     with refused("at least 20"):

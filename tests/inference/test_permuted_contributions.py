@@ -11,7 +11,7 @@ from made_moments import made_up, moments_of, moments_of_columns
 from mlem_core.data.stimuli import Rdm
 from mlem_core.inference import permuted_contributions
 from mlem_core.inference.permuted_contributions import PermutedContributions
-from mlem_core.measures.contributions import contributions
+from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs import permuted_moments
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
 from mlem_core.pairs.pair_columns import PairColumns
@@ -36,7 +36,7 @@ def anew(columns, layers, folds, feature, givers, items=None, **more):
         permuted = list(columns)
         permuted[feature] = replace(columns[feature], values=columns[feature].values[row])
         made = moments_of_columns(PairColumns.of(permuted, **more), layers, folds, items)
-        found.append(contributions(made.moments).terms[feature])
+        found.append(decompose(made.moments).terms[feature])
     return np.stack(found)
 
 

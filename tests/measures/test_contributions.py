@@ -9,7 +9,7 @@ from inputs import for_each, refused
 from made_moments import made_up, moments_of
 from scipy.stats import rankdata
 
-from mlem_core.measures.contributions import contributions
+from mlem_core.measures.decomposition import decompose
 
 
 @for_each(
@@ -21,7 +21,7 @@ from mlem_core.measures.contributions import contributions
 )
 def test_contributions_are_those_of_explicit_pairs(more):
     made = made_up(**more)
-    found = contributions(made.moments)
+    found = decompose(made.moments)
     columns, items = made.moments.columns, more.get("items")
     ranks = np.stack([rankdata(own) for own in made.distances])
     x, own = (
@@ -38,8 +38,8 @@ def test_contributions_are_those_of_explicit_pairs(more):
 @pytest.mark.slow
 def test_sampled_orders_agree_with_all_sets_within_their_error():
     made = made_up(by_value=("kind",))
-    exact = contributions(made.moments)
-    sampled = contributions(made.moments, exact_up_to=0, orders=50)
+    exact = decompose(made.moments)
+    sampled = decompose(made.moments, exact_up_to=0, orders=50)
     assert sampled.error is not None
     assert (np.abs(sampled.terms - exact.terms) <= 5 * sampled.error + 1e-12).all()
     np.testing.assert_allclose(sampled.unexplained, exact.unexplained, atol=1e-12)
@@ -55,7 +55,7 @@ def test_planted_shares_are_recovered_and_noise_has_none():
     ]
     layers = [layer + 0.05 * rng.standard_normal(layer.shape) for layer in layers]
     features = pd.DataFrame(values, columns=list("abcdef"))
-    found = contributions(moments_of(features, layers, random_folds(n)).moments)
+    found = decompose(moments_of(features, layers, random_folds(n)).moments)
     terms = found.terms[:, 0, 1]
     assert terms[0] > 1.5 * terms[1] > 2 * terms[2] > 0.05
     assert np.abs(terms[3:]).max() < 0.005
@@ -68,13 +68,13 @@ def test_one_fold_leaves_nothing_outside():
         features, [np.random.default_rng(0).random((6, 2))] * 2, np.zeros(6, dtype=int)
     )
     with refused("1 fold", "at least 2"):
-        contributions(made.moments)
+        decompose(made.moments)
 
 
 def test_a_column_that_is_constant_outside_a_fold_explains_nothing():
     features = pd.DataFrame({"a": ["x"] * 24 + ["y"] * 6, "b": list("pq") * 15})
     folds = np.repeat(np.arange(5), 6)
     layers = [np.random.default_rng(k).random((30, 3)) for k in range(2)]
-    found = contributions(moments_of(features, layers, folds).moments)
+    found = decompose(moments_of(features, layers, folds).moments)
     assert np.isfinite(found.terms).all()
     assert found.rsa[0, 1] == pytest.approx(found.terms[:, 0, 1].sum() + found.unexplained[0, 1])

@@ -12,7 +12,7 @@ from scipy.stats import rankdata, spearmanr
 
 from mlem_core.estimators.base import RidgeMLEM
 from mlem_core.measures import similarity
-from mlem_core.measures.decomposition import UNEXPLAINED, decompose, score_terms, tau_terms
+from mlem_core.measures.decomposition import UNEXPLAINED, decompose, score_terms
 
 N = 45
 FEATURES, FOLDS = explicit.random_features(N), explicit.random_folds(N, 3)
@@ -25,15 +25,15 @@ def pairs():
 
 
 def test_terms_and_the_unexplained_add_up_to_the_rsa_correlation(pairs):
-    found = decompose(pairs)
+    found = decompose(pairs.moments)
     expected = spearmanr(explicit.squared(LAYERS[0]), explicit.squared(LAYERS[2])).statistic
     assert found.values[:, 0, 2].sum() == pytest.approx(expected, abs=1e-9)
     np.testing.assert_allclose(found.values.sum(axis=0), pairs.moments.rsa, atol=1e-12)
     assert found.error is None
-    fewer = decompose(pairs.of_features(["kind", "gender"]))
-    alone = decompose(statistics_of(FEATURES[["kind", "gender"]], LAYERS, FOLDS))
+    fewer = decompose(pairs.of_features(["kind", "gender"]).moments)
+    alone = decompose(statistics_of(FEATURES[["kind", "gender"]], LAYERS, FOLDS).moments)
     np.testing.assert_allclose(fewer.terms, alone.terms, atol=1e-12)
-    sampled = decompose(pairs, exact_up_to=2)
+    sampled = decompose(pairs.moments, exact_up_to=2)
     assert sampled.error is not None
     np.testing.assert_allclose(sampled.values.sum(axis=0), pairs.moments.rsa, atol=1e-12)
 
@@ -46,7 +46,7 @@ def balanced(n=800, seed=0):
 
 def divided(features, layers):
     """The terms of two layers by name, and their RSA."""
-    found = decompose(statistics_of(features, layers, explicit.random_folds(len(features))))
+    found = decompose(statistics_of(features, layers, explicit.random_folds(len(features))).moments)
     return found.pair(0, 1).set_index("term")["value"], found.rsa[0, 1]
 
 
@@ -74,7 +74,7 @@ def test_what_two_features_do_only_together_is_unexplained_unless_it_is_a_column
     found, rsa = divided(features, layers)
     assert found[UNEXPLAINED] == pytest.approx(rsa, abs=0.02) and rsa > 0.2
     folds = explicit.random_folds(len(features))
-    crossed = decompose(statistics_of(features, layers, folds, interactions=True))
+    crossed = decompose(statistics_of(features, layers, folds, interactions=True).moments)
     terms = crossed.terms[:, 0, 1]
     assert crossed.unexplained[0, 1] < 0.05 and abs(terms[0] - terms[1]) < 0.01 > abs(terms[2])
 
@@ -123,7 +123,9 @@ def test_planted_terms_are_those_of_the_population_and_idle_features_have_none(n
     for seed in range(n_seeds):
         features, layers = planted(n, seed + 1)
         folds = explicit.random_folds(n, 5, seed)
-        found.append(decompose(statistics_of(features, layers, folds, ("kind", "idle"))).terms)
+        found.append(
+            decompose(statistics_of(features, layers, folds, ("kind", "idle")).moments).terms
+        )
     terms = np.mean(found, axis=0)[:, 0, 1]
     np.testing.assert_allclose(terms[:2], truth(), atol=0.01)
     assert np.abs(terms[2:]).max() < 0.005
@@ -137,7 +139,7 @@ def test_layers_with_nothing_in_common_have_terms_as_small_as_their_similarity()
         features = pd.DataFrame({"a": rng.choice(list("uvwxyz"), 60), "b": rng.random(60)})
         layers = [rng.standard_normal((60, 5)) for _ in range(2)]
         pairs = statistics_of(features, layers, explicit.random_folds(60, 5, seed), ("a",))
-        terms.append(decompose(pairs).terms[:, 0, 1])
+        terms.append(decompose(pairs.moments).terms[:, 0, 1])
     assert np.abs(terms).max() < 0.1
     assert np.abs(np.mean(terms, axis=0)).max() < 0.005
 
@@ -180,16 +182,20 @@ def test_score_terms_share_out_rho_as_the_covariance_of_the_explicit_pairs(inter
 def test_tau_terms_add_up_to_tau_and_show_what_is_ranked_differently():
     rng = np.random.default_rng(0)
     profiles = np.vstack((rng.random((3, 6)), [[0.3, 0.3, 0.1, 0.2, 0.0, 0.0]]))
-    terms = tau_terms(profiles)
+    terms = similarity.tau_terms(profiles)
     np.testing.assert_allclose(terms.sum(axis=0), similarity.weighted_tau(profiles), atol=1e-12)
-    moved = tau_terms(np.array([[5.0, 4.0, 3.0, 2.0, 1.0], [5.0, 4.0, 3.0, 2.0, 6.0]]))[:, 0, 1]
+    moved = similarity.tau_terms(np.array([[5.0, 4.0, 3.0, 2.0, 1.0], [5.0, 4.0, 3.0, 2.0, 6.0]]))[
+        :, 0, 1
+    ]
     assert moved[4] < 0 < moved[:4].min()
-    np.testing.assert_array_equal(tau_terms(np.array([[0.0, 0.0], [1.0, 2.0]]))[:, 0, 1], 0)
+    np.testing.assert_array_equal(
+        similarity.tau_terms(np.array([[0.0, 0.0], [1.0, 2.0]]))[:, 0, 1], 0
+    )
 
 
 def test_tables_of_all_layers(pairs):
     layers, rsa = [("one", 0), ("one", 1), ("two", 0)], pairs.moments.rsa
-    found = decompose(pairs)
+    found = decompose(pairs.moments)
     table = found.table(layers)
     assert len(table) == 3 * 5
     sums = table.groupby(["model_a", "layer_a", "model_b", "layer_b"], sort=False)["value"].sum()

@@ -8,11 +8,12 @@ from made_moments import moments_of, moments_of_columns
 from scipy.stats import rankdata, spearmanr
 
 from mlem_core.data.stimuli import Rdm
-from mlem_core.estimators.ridge_solver import fit_ridge
-from mlem_core.measures.contributions import contributions
+from mlem_core.estimators.ridge_solver import RidgeSolver
+from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
 from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.pair_columns import PairColumns
+from mlem_core.pairs.statistics import PairStatistics
 
 N = 90
 CODINGS = for_each(
@@ -122,13 +123,14 @@ def test_a_design_of_all_pairs_has_the_moments_of_all_pairs(more):
         for left, right in zip(got.inside_fold(2), expected.inside_fold(2), strict=True):
             np.testing.assert_allclose(left, right, rtol=1e-9, atol=1e-7)
         close(got.rank_covariances(got.tested(2), 2), expected.rank_covariances(got.tested(2), 2))
-    fits = [fit_ridge(own.moments, own.tests, range(5)) for own in (made, complete)]
+    statistics = [PairStatistics(own.moments, own.tests) for own in (made, complete)]
+    fits = [RidgeSolver().solve(own, range(5)) for own in statistics]
     np.testing.assert_allclose(fits[0].coef, fits[1].coef, atol=1e-9)
     for fold in range(5):
         weights = fits[1].coef[:, [fold]]
         scores = [own.tests.folds[fold].scores(weights).rho for own in (made, complete)]
         np.testing.assert_allclose(*scores, atol=1e-12)
-    shares = [contributions(own.moments).terms for own in (made, complete)]
+    shares = [decompose(own.moments).terms for own in (made, complete)]
     np.testing.assert_allclose(*shares, atol=1e-9)
 
 

@@ -121,4 +121,4 @@ def test_a_fold_that_no_pair_tests_scores_0(features):
     pairs = statistics_of(FEATURES[features], LAYERS, FOLDS, items=items)
     fits, importance = fitted(pairs)
     assert (fits.rho[:, 2] == 0).all() and (importance[:, 2] == 0).all()
-    assert (fits.rho[:, :2] != 0).all() and np.isfinite(decompose(pairs).terms).all()
+    assert (fits.rho[:, :2] != 0).all() and np.isfinite(decompose(pairs.moments).terms).all()

@@ -122,7 +122,7 @@ def test_neighbours_with_many_ties_are_those_of_every_row(seed):
 def test_terms_are_contributions_to_what_explicit_pairs_have(case, name):
     features, layers, folds = case
     moments, pairs = compared(name, features, layers, folds)
-    found = decompose(pairs)
+    found = decompose(pairs.moments)
     values = np.stack([numbers(name, layer) for layer in layers])
     # Columns say the same of (i, j) and (j, i): the mean is what they can tell of.
     halves = values.mean(axis=2)
@@ -168,7 +168,7 @@ def test_a_layer_in_which_all_pairs_are_alike_is_like_none(case, nothing, name):
     features, layers, folds = case
     moments, pairs = compared(name, features, [nothing, layers[1]], folds)
     np.testing.assert_array_equal(moments.values, np.eye(2))
-    assert not decompose(pairs).terms[:, 0, 1].any()
+    assert not decompose(pairs.moments).terms[:, 0, 1].any()
 
 
 TURNED = 90
@@ -271,7 +271,7 @@ def test_unrelated_layers_have_0_on_average_and_so_have_features_that_both_ignor
         layers = [rng.standard_normal((60, 40)), rng.standard_t(3, (60, 4))]
         moments, pairs = compared(name, features, layers, explicit.random_folds(60, 3, seed))
         values.append(moments.values[0, 1])
-        terms.append(decompose(pairs).terms[:, 0, 1])
+        terms.append(decompose(pairs.moments).terms[:, 0, 1])
         # Each stimulus stands several times, in its order, as words do in embeddings.
         layers = [rng.standard_normal((4, 3))[rng.integers(0, 4, 60)] for _ in range(2)]
         equal.append(compared(name, features, layers)[0].values[0, 1])

@@ -7,7 +7,7 @@ import pytest
 from explicit import random_features, random_folds, random_layer
 from inputs import for_each
 
-from mlem_core.measures.contributions import contributions
+from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.importance import fitted
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import PairDesign
@@ -48,9 +48,7 @@ def test_what_is_loaded_decides_as_what_was_saved(more, tmp_path):
     assert loaded.tests.is_grouped == saved.tests.is_grouped == more.get("few", False)
     assert loaded.n_pairs == saved.n_pairs
     np.testing.assert_array_equal(loaded.moments.rsa, saved.moments.rsa)
-    np.testing.assert_array_equal(
-        contributions(loaded.moments).terms, contributions(saved.moments).terms
-    )
+    np.testing.assert_array_equal(decompose(loaded.moments).terms, decompose(saved.moments).terms)
     for got, expected in zip(fitted(loaded), fitted(saved), strict=True):
         if isinstance(got, np.ndarray):
             np.testing.assert_array_equal(got, expected)
