@@ -18,6 +18,7 @@ from mlem_core.base.errors import check_choice
 from mlem_core.base.numbers import nonnegative_quadratic
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.ranks import few_at_once, score_patterns
+from mlem_core.pairs.terms import metric_matrix, metric_terms
 
 CONSTRAINTS = ("metric", "none")
 # The kernel's half width goes from the first to the second share of the range of predictions.
@@ -153,17 +154,18 @@ class WeightForm:
     @cached_property
     def first(self) -> IntArray:
         """(n_columns,) the first feature of each weight."""
-        return self._features(0)
+        return self._terms[0]
 
     @cached_property
     def second(self) -> IntArray:
         """(n_columns,) the second feature; the same as the first for Δ_f²."""
-        return self._features(1)
+        return self._terms[1]
 
-    def _features(self, side: int) -> IntArray:
-        alone = np.arange(self.n_features)
-        products = np.triu_indices(self.n_features, 1)[side]
-        return np.concatenate((alone, products)) if self.interactions else alone
+    @property
+    def _terms(self) -> tuple[IntArray, IntArray]:
+        if self.interactions:
+            return metric_terms(self.n_features)
+        return np.arange(self.n_features), np.arange(self.n_features)
 
     @property
     def n_columns(self) -> int:
@@ -173,14 +175,6 @@ class WeightForm:
     def times(self) -> FloatArray:
         """(n_columns,) how often each weight stands in W."""
         return np.where(self.first == self.second, 1.0, 2.0)
-
-    def matrix(self, weights: FloatArray) -> FloatArray:
-        """W (..., n_features, n_features) of weights (..., n_columns)."""
-        n = self.n_features
-        matrix = np.zeros((*weights.shape[:-1], n, n))
-        matrix[..., self.first, self.second] = weights
-        matrix[..., self.second, self.first] = weights
-        return matrix
 
     def weights_of(self, matrix: FloatArray) -> FloatArray:
         """(..., n_columns) weights of W (..., n_features, n_features)."""
@@ -211,7 +205,7 @@ class WeightForm:
         weights = self.unit(weights)
         if not self.cholesky:
             return self.settled(weights)
-        values, vectors = np.linalg.eigh(self.matrix(weights))
+        values, vectors = np.linalg.eigh(metric_matrix(weights, self.n_features))
         values = np.maximum(values, 1e-4)
         lower = np.linalg.cholesky((vectors * values[..., None, :]) @ vectors.swapaxes(-1, -2))
         parameters = lower[..., self.second, self.first]
@@ -238,7 +232,7 @@ class WeightForm:
             return slope
         n = self.n_features
         lower = self._lower(parameters)
-        matrix = self.matrix(slope)
+        matrix = metric_matrix(slope, n)
         # The weight of a product stands twice in W.
         matrix[..., ~np.eye(n, dtype=bool)] /= 2
         pulled: FloatArray = 2 * (matrix @ lower)[..., self.second, self.first]

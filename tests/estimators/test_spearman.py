@@ -32,6 +32,7 @@ from mlem_core.pairs.designs import PairDesign, places_of
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.statistics import ComparedPairs, pair_statistics
+from mlem_core.pairs.terms import metric_matrix
 from validation.simulations import pair_cells
 
 N = 75
@@ -289,8 +290,8 @@ def test_a_metric_is_positive_definite_and_fr_rsa_need_not_be():
     assert np.linalg.eigvalsh(w).min() < -0.1
     objective, _ = problems(shapes[0], shapes[0].weights_of(w))
     metric, free = (maximise(objective, shape) for shape in shapes)
-    assert np.linalg.eigvalsh(shapes[0].matrix(metric)).min() > 0
-    assert np.linalg.eigvalsh(shapes[0].matrix(free)).min() < -0.05
+    assert np.linalg.eigvalsh(metric_matrix(metric, 3)).min() > 0
+    assert np.linalg.eigvalsh(metric_matrix(free, 3)).min() < -0.05
     best = [objective.exact(found[:, None]).min() for found in (metric, free)]
     assert best[1] > best[0] + 0.001
 
@@ -326,8 +327,8 @@ def test_planted_truth_is_recovered_from_distorted_distances(interactions, const
     truth = shape.unit(shape.weights_of(w))
     objective, _ = problems(shape, truth)
     found = maximise(objective, shape)
-    assert np.linalg.norm(shape.matrix(found - truth), axis=(1, 2)).max() < 0.05
-    np.testing.assert_allclose(np.linalg.norm(shape.matrix(found), axis=(1, 2)), 1)
+    assert np.linalg.norm(metric_matrix(found - truth, 3), axis=(1, 2)).max() < 0.05
+    np.testing.assert_allclose(np.linalg.norm(metric_matrix(found, 3), axis=(1, 2)), 1)
     ceiling = objective.exact(np.broadcast_to(truth, (2, 1, shape.n_columns)))[:, 0]
     assert (objective.exact(found[:, None])[:, 0] > ceiling - 2e-4).all()
 
@@ -405,7 +406,7 @@ def test_planted_metric_comes_near(planted, constraint):
     # As published, pair by pair.
     cells = pair_cells(columns_of(features, True), matrix, "precomputed", ranked=True)
     ascent = model.ascent(cells, 3, True)
-    assert np.linalg.norm(WeightForm(3, True).matrix(ascent.weights) - w) < 0.15
+    assert np.linalg.norm(metric_matrix(ascent.weights, 3) - w) < 0.15
     assert 50 < ascent.n_steps < 1000
 
 
@@ -421,7 +422,7 @@ def test_a_planted_metric_comes_back_with_interactions(planted, name, near):
     model.batch_size = 500  # of soft-rank
     fits = model.cross_validate(statistics, pairs)
     assert fits.rho.min() > 0.98 and np.isnan(fits.alpha).all()
-    found = WeightForm(3, True).matrix(fits.weights[0])
+    found = metric_matrix(fits.weights[0], 3)
     assert np.linalg.norm(found - w, axis=(1, 2)).max() < near
     assert np.linalg.eigvalsh(found).min() > 0
 
