@@ -16,10 +16,9 @@ from mlem_core.analysis import pair_errors
 from mlem_core.analysis.pair_errors import design_errors, errors_sentence
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
-from mlem_core.base.files import replacing
 from mlem_core.base.room import check_free, check_memory, give_back_memory
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Report, counting
-from mlem_core.base.work import cores, each
+from mlem_core.base.work import cores
 from mlem_core.base.workers import NOT_SHARED, in_processes, run_units
 from mlem_core.data.folds import untested_items
 from mlem_core.data.stimuli import StimulusSet
@@ -83,23 +82,6 @@ def layer_statistics(
     items = untested_items(folds, stimuli.groups, stimuli.items)
     design = PairDesign.of(folds, spec.pairs or None, spec.seed, items=items)
     progress = counting(report, "pairs of stimuli", "layers")
-
-    def make() -> AnalysisStatistics:
-        progress(0, len(sources))
-        _check_room(design, sources, store)
-        compared = ComparedPairs.of(
-            columns, folds, spec.missing, interactions=spec.interactions, design=design
-        )
-        check_memory(
-            8 * sum(test.n_sums for test in compared.tests) * len(sources),
-            f"the test pairs of {len(sources)} layers",
-            "choose fewer layers or stimuli",
-        )
-        passes = _Passes(compared, columns, spec, sources, store, progress)
-        statistics = _statistics_of(passes, keys)
-        give_back_memory()
-        return statistics
-
     depends_on = {
         "stimuli": stimuli.digest,
         "layers": [[source.identity, number] for (_, number), source in sources.items()],
@@ -108,57 +90,62 @@ def layer_statistics(
         "estimator": None if design.is_complete else spec.estimator,
         **spec.pair_choices,
     }
-    keys: list[dict[str, Any]] = []
-    if in_processes():
-        # Of this analysis alone: another one that is done at the same time forgets its own.
-        keys = [
-            {"layer": [source.identity, number], "of": dict(depends_on)}
-            for (_, number), source in sources.items()
-        ]
+    digest = store.key(STATISTICS.name, STATISTICS.version, **depends_on)
+    passes = LayerPasses(digest, columns, folds, items, spec, store.root)
+
+    def make() -> AnalysisStatistics:
+        progress(0, len(sources))
+        _check_room(design, sources, store)
+        compared = passes.compared(design)
+        check_memory(
+            8 * sum(test.n_sums for test in compared.tests) * len(sources),
+            f"the test pairs of {len(sources)} layers",
+            "choose fewer layers or stimuli",
+        )
+        if in_processes():
+            results = _by_workers(passes, sources, store, progress)
+        else:
+            results = _by_threads(compared, spec, sources, progress)
+        statistics = _statistics_of(compared, spec, list(sources), results, store)
+        give_back_memory()
+        return statistics
+
     statistics = STATISTICS.get(store, depends_on, make)
-    each(partial(_forget, store), [key for key in keys if _ranks(store, key).exists()], 8)
+    for key in passes.keys(sources) if in_processes() else ():
+        if LAYERS.where(store, key) is not None:
+            store.remove(LAYERS.name, LAYERS.version, **key)
     return statistics
 
 
-class _Passes(NamedTuple):
-    """The layers of an analysis, and the pairs that are passed over."""
-
-    compared: ComparedPairs
-    columns: Sequence[FeatureColumn]
-    spec: AnalysisSpec
-    sources: Mapping[Layer, Representations]
-    store: Store
-    progress: Counted
-
-
-def _statistics_of(passes: _Passes, keys: Sequence[dict[str, Any]]) -> AnalysisStatistics:
-    """Result of the pass over the pairs of all layers, without those that have an error.
-
-    `keys` are what the entry of each layer in the store depends on, where workers make them; else
-    none.
-    """
-    compared, n_layers = passes.compared, len(passes.sources)
-    ranks = PairRanks(n_layers, compared.design.n_pairs, None if keys else passes.store.root)
-    results = _by_workers(passes, keys, ranks) if keys else _by_threads(passes, ranks)
+def _statistics_of(
+    compared: ComparedPairs,
+    spec: AnalysisSpec,
+    layers: Sequence[Layer],
+    results: Iterator[tuple[int, LayerPass | InputError]],
+    store: Store,
+) -> AnalysisStatistics:
+    """Statistics of all layers from the pass over each, without those that have an error."""
+    ranks = PairRanks(len(layers), compared.design.n_pairs, store.root)
     statistics: list[LayerStatistics] = []
     errors: dict[int, InputError] = {}
     for position, result in results:
         if not isinstance(result, InputError):
-            statistics.append(result)
+            ranks.put(position, result.doubled)
+            statistics.append(result.statistics)
             continue
         errors[position] = result
-        if len(errors) == n_layers:
+        if len(errors) == len(layers):
             raise errors[0]
-    positions = [position for position in range(n_layers) if position not in errors]
+    positions = [position for position in range(len(layers)) if position not in errors]
     products = compared.rank_products(ranks, positions)
     pairs = compared.together(statistics, products)
     notes = [f"A layer was left out: {errors[position]}" for position in sorted(errors)]
     if compared.design.is_complete:
         return AnalysisStatistics(pairs, notes, positions, pair_errors.none())
     n_designs, n_stimuli = compared.design.n_designs, compared.design.n_stimuli
-    layers = [list(passes.sources)[position] for position in positions]
+    used = [layers[position] for position in positions]
     without_design = compared.without_each_design(statistics, products)
-    of_choice = design_errors(layers, pairs, without_design, passes.spec.estimator)
+    of_choice = design_errors(used, pairs, without_design, spec.estimator)
     sentence = errors_sentence(of_choice, pairs.n_pairs, n_pairs(n_stimuli), n_designs)
     return AnalysisStatistics(pairs, [sentence, *notes], positions, of_choice)
 
@@ -193,34 +180,34 @@ def _layer_name(layer: Layer) -> str:
 
 
 def _by_threads(
-    passes: _Passes, ranks: PairRanks
-) -> Iterator[tuple[int, LayerStatistics | InputError]]:
+    compared: ComparedPairs,
+    spec: AnalysisSpec,
+    sources: Mapping[Layer, Representations],
+    progress: Counted,
+) -> Iterator[tuple[int, LayerPass | InputError]]:
     """The pass over each layer by the cores of this machine, or what is wrong with one."""
-    layers = list(passes.sources.items())
-    sources: list[LayerSource] = [partial(source.__getitem__, layer[1]) for layer, source in layers]
-    distances = [passes.spec.distance_of(model) for (model, _), _ in layers]
-    names = [_layer_name(layer) for layer, _ in layers]
-    results = passes_over_layers(passes.compared, sources, distances, names)
+    rows: list[LayerSource] = [
+        partial(source.__getitem__, number) for (_, number), source in sources.items()
+    ]
+    distances = [spec.distance_of(model) for model, _ in sources]
+    names = [_layer_name(layer) for layer in sources]
+    results = passes_over_layers(compared, rows, distances, names)
     for position, result in enumerate(results):
-        if isinstance(result, InputError):
-            yield position, result
-        else:
-            ranks.put(position, result.doubled)
-            yield position, result.statistics
-        passes.progress(position + 1, len(layers))
+        yield position, result
+        progress(position + 1, len(sources))
 
 
 # A unit of work of other processes is a layer. Its result is an entry, so that a run that was
 # broken off goes on from the layers that are done; the entries go when the statistics of all layers
 # are kept.
-LAYERS = Stage("layer-statistics", 1, LayerStatistics)
+LAYERS = Stage("layer-pass", 1, LayerPass)
 
 
 @dataclass(frozen=True)
-class PassOfLayers:
+class LayerPasses:
     """What the pass over each layer of an analysis needs, but for its rows.
 
-    digest : of all that the others hold
+    digest : of all that the others hold, and of the layers
     """
 
     digest: str
@@ -229,6 +216,21 @@ class PassOfLayers:
     items: IntArray | None = field(compare=False)
     spec: AnalysisSpec = field(compare=False)
     root: Path = field(compare=False)
+
+    def compared(self, design: PairDesign) -> ComparedPairs:
+        """The compared pairs of a design."""
+        spec = self.spec
+        return ComparedPairs.of(
+            self.columns, self.folds, spec.missing, interactions=spec.interactions, design=design
+        )
+
+    def keys(self, sources: Mapping[Layer, Representations]) -> list[dict[str, Any]]:
+        """What the entry of each layer in the store depends on."""
+        # Of this analysis alone: another one that is done at the same time forgets its own.
+        return [
+            {"layer": [source.identity, number], "of": self.digest}
+            for (_, number), source in sources.items()
+        ]
 
 
 class LayerItem(NamedTuple):
@@ -243,21 +245,17 @@ class LayerItem(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def _compared(passed: PassOfLayers) -> ComparedPairs:
+def _compared(passes: LayerPasses) -> ComparedPairs:
     """The compared pairs, made once by each worker: they are larger than what they are made of."""
-    folds, spec = passed.folds, passed.spec
-    design = PairDesign.of(folds, spec.pairs or None, spec.seed, items=passed.items)
-    return ComparedPairs.of(
-        passed.columns, folds, spec.missing, interactions=spec.interactions, design=design
-    )
+    folds, spec = passes.folds, passes.spec
+    return passes.compared(PairDesign.of(folds, spec.pairs or None, spec.seed, items=passes.items))
 
 
-def keep_layer(passed: PassOfLayers, item: LayerItem) -> None:
+def keep_layer(passes: LayerPasses, item: LayerItem) -> None:
     """Put the result of the pass over one layer into the store, as a worker does it.
 
     Raises InputError: the layer cannot be used.
     """
-    store, spec = Store(passed.root), passed.spec
     model, number = item.layer
 
     def rows() -> NDArray[np.floating]:
@@ -265,36 +263,26 @@ def keep_layer(passed: PassOfLayers, item: LayerItem) -> None:
             raise item.source
         return item.source[number] if isinstance(item.source, Representations) else item.source
 
-    def make() -> LayerStatistics:
-        distance = spec.distance_of(model)
-        result: LayerPass = pass_over_layer(
-            _compared(passed), rows, distance, _layer_name(item.layer)
-        )
-        path = _ranks(store, item.key)
-        path.parent.mkdir(exist_ok=True)
-        with replacing(path, synced=False) as temporary:
-            result.doubled.tofile(temporary)
-        return result.statistics
+    def make() -> LayerPass:
+        distance = passes.spec.distance_of(model)
+        return pass_over_layer(_compared(passes), rows, distance, _layer_name(item.layer))
 
-    LAYERS.get(store, item.key, make)
-
-
-def _ranks(store: Store, key: dict[str, Any]) -> Path:
-    """File of the ranks of all pairs in a layer, which are too many to be summed up in an entry."""
-    name = f"{store.key(LAYERS.name, LAYERS.version, **key)}.ranks"
-    return store.root / "layer-ranks" / name
+    LAYERS.get(Store(passes.root), item.key, make)
 
 
 def _by_workers(
-    passes: _Passes, keys: Sequence[dict[str, Any]], ranks: PairRanks
-) -> Iterator[tuple[int, LayerStatistics | InputError]]:
+    passes: LayerPasses,
+    sources: Mapping[Layer, Representations],
+    store: Store,
+    progress: Counted,
+) -> Iterator[tuple[int, LayerPass | InputError]]:
     """The pass over each layer by other processes, unless the store has its result.
 
     Workers read representations from the store and write results into it: names travel, and the
     rows of layers of files.
     """
-    store, progress, layers = passes.store, passes.progress, list(passes.sources.items())
-    missing = [at for at, key in enumerate(keys) if not _has_layer(store, key)]
+    layers, keys = list(sources.items()), passes.keys(sources)
+    missing = [at for at, key in enumerate(keys) if LAYERS.where(store, key) is None]
 
     def item(number: int) -> LayerItem:
         at = missing[number]
@@ -311,31 +299,14 @@ def _by_workers(
         progress(len(layers) - len(missing) + number, len(layers))
 
     done(0)
-    digest = store.key(LAYERS.name, LAYERS.version, of=[key["of"] for key in keys[:1]])
-    compared = passes.compared
-    passed = PassOfLayers(
-        digest, passes.columns, compared.folds, compared.design.items, passes.spec, store.root
-    )
-    failed = run_units(partial(keep_layer, passed), item, len(missing), done)
+    failed = run_units(partial(keep_layer, passes), item, len(missing), done)
     errors = {missing[number]: error for number, error in failed.items()}
     for at, key in enumerate(keys):
-        if at not in errors:
-            ranks.put(at, _ranks(store, key))
         yield at, errors.get(at) or LAYERS.get(store, key, _gone)
 
 
-def _has_layer(store: Store, key: dict[str, Any]) -> bool:
-    return _ranks(store, key).exists() and LAYERS.find(store, key) is not None
-
-
-def _gone() -> LayerStatistics:
+def _gone() -> LayerPass:
     raise InputError(NOT_SHARED)
-
-
-def _forget(store: Store, key: dict[str, Any]) -> None:
-    """Remove the entry of a layer, once the statistics of all are kept."""
-    store.remove(LAYERS.name, LAYERS.version, **key)
-    _ranks(store, key).unlink(missing_ok=True)
 
 
 def _check_room(design: PairDesign, sources: Mapping[Layer, Representations], store: Store) -> None:
@@ -347,17 +318,17 @@ def _check_room(design: PairDesign, sources: Mapping[Layer, Representations], st
             "fewer (--pairs)."
         )
     (_, number), source = next(iter(sources.items()))
-    rows = 3 * source[number].nbytes
+    of_ranks = 4 * pairs * n_layers
+    disk = of_ranks * (of_ranks > IN_MEMORY_BYTES)
+    memory = of_ranks - disk
     if in_processes():
-        # The memory of the workers is another; the ranks of all layers are files.
-        memory, disk = 0, 4 * pairs * n_layers
+        # The memory of the workers is another; the store has the ranks of each layer, too.
+        disk += of_ranks
     else:
         at_once = 1 if pairs > LARGE else min(cores(), n_layers)
         # Distances and ranks of the layers at once; of some pairs, the partner of each.
-        each = 12 * at_once + 8 * (not design.is_complete)
-        of_ranks = 4 * pairs * n_layers
-        memory, disk = each * pairs + at_once * rows, of_ranks * (of_ranks > IN_MEMORY_BYTES)
-        memory += of_ranks - disk
+        memory += (12 * at_once + 8 * (not design.is_complete)) * pairs
+        memory += at_once * 3 * source[number].nbytes
     what = f"comparing {pairs:,} pairs of stimuli in {n_layers} layers"
     fewer = f"choose fewer pairs (--pairs {max(10 * design.n_stimuli, pairs // 4)})"
     check_free(store.root, memory, disk, what, fewer)

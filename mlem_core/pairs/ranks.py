@@ -185,11 +185,11 @@ class PairRanks:
         self.n_layers, self.n_pairs = n_layers, n_pairs
         self._large = 4 * n_layers * n_pairs > IN_MEMORY_BYTES
         self._folder = folder
-        self._of_layer: dict[int, Path | NumbersInFile | NDArray[np.uint32]] = {}
+        self._of_layer: dict[int, NumbersInFile | NDArray[np.uint32]] = {}
 
-    def put(self, layer: int, doubled: Path | NDArray[np.uint32]) -> None:
-        """Keep twice the average ranks (n_pairs,) of a layer, or a file that has them as memory."""
-        if self._large and not isinstance(doubled, Path):
+    def put(self, layer: int, doubled: NDArray[np.uint32]) -> None:
+        """Keep twice the average ranks (n_pairs,) of a layer."""
+        if self._large:
             # Unlinked as soon as it is open: nothing is left behind however the process ends.
             file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
             self._of_layer[layer] = NumbersInFile.of(doubled, file)
@@ -201,8 +201,6 @@ class PairRanks:
         ranks = self._of_layer.get(layer)
         if ranks is None:
             return np.zeros(last - first, dtype=np.uint32)
-        if isinstance(ranks, Path):
-            return np.fromfile(ranks, np.uint32, last - first, offset=4 * first)
         return ranks[first:last]
 
     def rsa(self) -> FloatArray:

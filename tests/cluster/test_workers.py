@@ -146,8 +146,7 @@ def test_processes_give_the_bytes_of_threads(with_model, cluster, tmp_path, back
             ours = run(spec, store, progress=False)
     assert_same(ours, run(spec, Store(tmp_path / "threads"), progress=False))
     # What was kept for a run that breaks off is not needed any more.
-    for folder in ("layer-statistics", "layer-ranks"):
-        assert not list((store.root / folder).glob("*"))
+    assert not list((store.root / "layer-pass").glob("*"))
 
 
 @slow
@@ -197,7 +196,7 @@ def test_a_lost_scheduler_leaves_the_units_that_are_done(files_only, by_threads,
         computing_on(address),
     ):
         run(files_only, store, after_layers(2, process.kill))
-    kept, seen = len(list((store.root / "layer-statistics").glob("*"))), []
+    kept, seen = len(list((store.root / "layer-pass").glob("*"))), []
     assert kept >= 2
     with parallel_config("loky", n_jobs=2):
         ours = run(files_only, store, seen.append)
