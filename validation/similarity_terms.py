@@ -6,6 +6,7 @@ number, and so does how well a rotation is found.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -60,7 +61,8 @@ def compared_layers(
         similarity, [partial(np.asarray, layer) for layer in inputs], statistics.columns, folds
     )
     if similarity.divides:
-        statistics = moments.in_place_of_ranks(statistics)
+        in_place = moments.in_place_of_ranks(statistics.moments)
+        statistics = replace(statistics, moments=in_place)
     return ComparedLayers(similarity, statistics, StimulusUnits(folds, groups), inputs)
 
 

@@ -7,7 +7,7 @@ from the representations, and kept: moments that take the place of those of the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -194,7 +194,9 @@ def rsa_of(analysis: Analysis) -> LayerSimilarity:
 def _of_moments(
     analysis: Analysis, similarity: Similarity, moments: SimilarityMoments
 ) -> LayerSimilarity:
-    pairs = moments.in_place_of_ranks(analysis.pairs) if similarity.divides else analysis.pairs
+    pairs = analysis.pairs
+    if similarity.divides:
+        pairs = replace(pairs, moments=moments.in_place_of_ranks(pairs.moments))
     return LayerSimilarity(similarity, tuple(analysis.layers), pairs, moments.values)
 
 

@@ -7,14 +7,16 @@ of the stimuli the influences are smaller by the square root of the share of its
 
 Similarities that are no RSA are compared again without each block, as if its stimuli had never been
 there: squared distances of the others are U-centred again, neighbours are looked for among them,
-and one layer is turned onto the other by them (the components stay those of all stimuli). Their
-terms follow from influences.
+and one layer is turned onto the other by them (the components stay those of all stimuli). What
+they give a pair depends on all stimuli, so that the influences of pairs alone would make intervals
+of their terms too narrow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -35,12 +37,13 @@ from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.resample import PERMUTED, check_enough, t_quantile
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.importance import Fits, fitted
+from mlem_core.pairs.designs import pairs_among
 from mlem_core.pairs.moment_sums import layer_moments
-from mlem_core.pairs.moments import PairMoments, pair_moments
+from mlem_core.pairs.moments import PairMoments, moments_of_columns, pair_moments
 from mlem_core.pairs.resampling_units import Blocks, StimulusUnits
 from mlem_core.pairs.scored_pairs import ScoredPairs
 from mlem_core.pairs.similarities import SIMILARITIES, Similarity
-from mlem_core.pairs.similarity_moments import similarity_among
+from mlem_core.pairs.similarity_moments import aligned_similarities, similarity_moments
 from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.pairs.unit_sums import UnitSums, unit_sums
 from mlem_core.storage.store import Store
@@ -255,11 +258,26 @@ class ComparedLayers:
             inputs,
         )
 
-    def among(self, is_left: NDArray[np.bool_] | None = None) -> FloatArray:
-        """(n_layers, n_layers) the similarity over the stimuli that are left; None: over all."""
+    def among(self, is_left: NDArray[np.bool_]) -> FloatArray:
+        """(1 + n_terms, n_layers, n_layers) the similarity over some stimuli, then its terms.
+
+        Nothing that is left of the others: only components stay those of all stimuli.
+
+        `is_left` (n_stimuli,) says which stimuli these are.
+        """
         folds = self.units.folds
-        stimuli = np.ones(len(folds), dtype=bool) if is_left is None else is_left
-        return similarity_among(self.similarity, self.inputs, folds, stimuli)
+        if not self.similarity.divides:
+            inputs = [partial(np.asarray, layer) for layer in self.inputs]
+            left = np.where(is_left, folds, -1)
+            return aligned_similarities(self.similarity, inputs, left)[None]
+        rows = np.flatnonzero(is_left)
+        places = pairs_among(rows, len(folds))
+        columns = self.statistics.columns.of_stimuli(rows)
+        inputs = [partial(layer.take, places) for layer in self.inputs]
+        found = similarity_moments(self.similarity, inputs, columns, folds[rows])
+        of_columns = moments_of_columns(columns, folds[rows], len(inputs))
+        terms = decompose(found.in_place_of_ranks(of_columns)).values
+        return np.concatenate((found.values[None], terms))
 
     def values(self) -> list[FloatArray]:
         """For each layer (n_sides, n_pairs) what it gives every pair, centred."""
@@ -273,25 +291,14 @@ class ComparedLayers:
 
         `progress` is called with the number of blocks left out and their number.
         """
-        blocks = self.units.blocks()
-        values, left_out = self.among(), []
+        blocks, left_out = self.units.blocks(), []
+        of_all = self.among(np.ones(len(self.units.folds), dtype=bool))
         for done, weights in enumerate(blocks.weights, 1):
             left_out.append(self.among(weights > 0))
             if progress is not None:
                 progress(done, len(blocks.weights))
         without = np.stack(left_out)
-        if not self.similarity.divides:
-            nothing = np.zeros((0, *values.shape))
-            no_terms = np.zeros((len(without), *nothing.shape))
-            return SimilarityWithout(values, without, nothing, no_terms, blocks.sizes)
-        moments = self.statistics.moments
-        sums = unit_sums(moments, blocks.weights == 0, self.values())
-        terms = decompose(self.statistics.moments).values
-        influence = similarity_influence(sums).terms[:, :-1]
-        of_features = values_without(terms[:-1], influence, blocks.sizes)
-        unexplained = without[:, None] - of_features.sum(axis=1, keepdims=True)
-        terms_without = np.concatenate((of_features, unexplained), axis=1)
-        return SimilarityWithout(values, without, terms, terms_without, blocks.sizes)
+        return SimilarityWithout(of_all[0], without[:, 0], of_all[1:], without[:, 1:], blocks.sizes)
 
     def chance(
         self,

@@ -409,8 +409,8 @@ def pair_moments(
     )
 
 
-def moments_of_columns(columns: PairColumns, folds: IntArray) -> PairMoments:
-    """Moments of the columns of all pairs alone: those of a layer whose distances are all 0."""
+def moments_of_columns(columns: PairColumns, folds: IntArray, n_layers: int = 1) -> PairMoments:
+    """Moments of the columns of all pairs alone: those of layers whose distances are all 0."""
     n_blocks = int(blocks_of_folds(folds).max()) + 1
     square = np.zeros((2, n_blocks, n_blocks))
     layer = LayerMoments(
@@ -420,4 +420,5 @@ def moments_of_columns(columns: PairColumns, folds: IntArray) -> PairMoments:
         square[0],
         square[0],
     )
-    return pair_moments(columns, folds, [layer], np.zeros((n_blocks, n_blocks, 1, 1)))
+    rank_products = np.zeros((n_blocks, n_blocks, n_layers, n_layers))
+    return pair_moments(columns, folds, [layer] * n_layers, rank_products)

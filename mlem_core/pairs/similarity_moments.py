@@ -12,17 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.typing import Counted, FloatArray, IntArray
-from mlem_core.pairs.designs import PairDesign, pairs_among
+from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.moment_sums import (
     LayerMoments,
     blocks_of_folds,
     layer_moments,
     products_of_layers,
 )
+from mlem_core.pairs.moments import PairMoments
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.ranks import IN_MEMORY_BYTES, NumbersInFile, correlations
 from mlem_core.pairs.similarities import NOTHING, Similarity
-from mlem_core.pairs.statistics import PairStatistics
 
 # Gives what a similarity compares of a layer: the squared distances (n_pairs,) of all pairs, in
 # condensed order; or, where it is no sum over pairs, its components (n_stimuli, n_components).
@@ -49,14 +49,13 @@ class SimilarityMoments:
     pairwise_products: FloatArray
     value_products: FloatArray
 
-    def in_place_of_ranks(self, pairs: PairStatistics) -> PairStatistics:
-        """Pair statistics whose contributions are those to this similarity.
+    def in_place_of_ranks(self, moments: PairMoments) -> PairMoments:
+        """Moments whose contributions are those to this similarity, from others of these pairs.
 
         With folds over items, pairs of one item test their fold too.
         """
-        moments = pairs.moments
         start = moments.n_pairwise + moments.n_layers
-        changed = replace(
+        return replace(
             moments,
             products=np.concatenate((moments.products[:start], self.products)),
             sums=np.concatenate((moments.sums[:start], self.sums)),
@@ -66,7 +65,6 @@ class SimilarityMoments:
             rank_products=self.value_products,
             untested=None,
         )
-        return replace(pairs, moments=changed)
 
 
 def similarity_moments(
@@ -128,7 +126,10 @@ def similarity_moments(
 
 
 def aligned_similarities(
-    similarity: Similarity, layers: Sequence[LayerInput], folds: IntArray, count: Counted
+    similarity: Similarity,
+    layers: Sequence[LayerInput],
+    folds: IntArray,
+    count: Counted = lambda *_: None,
 ) -> FloatArray:
     """(n_layers, n_layers) similarities of layers, one of two turned onto the other.
 
@@ -146,34 +147,6 @@ def aligned_similarities(
             value = similarity.aligned(components[at], components[other], folds)
             products[at, other] = products[other, at] = value
         count(at + 1, len(layers))
-    return correlations(products)
-
-
-def similarity_among(
-    similarity: Similarity, layers: Sequence[FloatArray], folds: IntArray, kept: NDArray[np.bool_]
-) -> FloatArray:
-    """(n_layers, n_layers) the similarity of layers over some of the stimuli only.
-
-    Components stay those of all stimuli.
-
-    Parameters
-    ----------
-    layers : what is compared of each, of all stimuli
-    kept : (n_stimuli,) whether a stimulus is one of them
-    """
-    if similarity.aligned is not None:
-        some = [lambda layer=layer: layer for layer in layers]  # type: ignore[misc]
-        return aligned_similarities(similarity, some, np.where(kept, folds, -1), lambda *_: None)
-    places = pairs_among(np.flatnonzero(kept), len(kept))
-    sides, centre = [], 0.0
-    for layer in layers:
-        values, centre = similarity.of(layer[places])
-        sides.append(np.asarray(values, dtype=np.float64) - centre)
-    stacked = np.stack([side.ravel() for side in sides])
-    products = stacked @ stacked.T / len(sides[0])
-    off = centre**2 * len(places)
-    equal = np.diag(products) <= NOTHING * off
-    products[equal], products[:, equal] = 0.0, 0.0
     return correlations(products)
 
 
