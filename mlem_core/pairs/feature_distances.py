@@ -65,12 +65,6 @@ class FeatureDistance:
         scaled = None if self.scaled is None else self.scaled[stimuli]
         return replace(self, codes=codes, scaled=scaled)
 
-    @property
-    def n_stimuli(self) -> int:
-        own = self.codes if self.scaled is None else self.scaled
-        assert own is not None
-        return len(own)
-
     def between(self, rows: IntArray, others: IntArray) -> FloatArray:
         """(n_rows, n_others) distances of some stimuli from others."""
         if self.scaled is None:

@@ -119,6 +119,7 @@ class PairColumns:
                 "coded by value; choose no interactions, or no values."
             )
         return cls.of_distances(
+            n_stimuli,
             tuple(c.name for c in columns),
             tuple(c.kind for c in columns),
             tuple(c.names for c in columns),
@@ -129,6 +130,7 @@ class PairColumns:
     @classmethod
     def of_distances(
         cls,
+        n_stimuli: int,
         features: tuple[str, ...],
         kinds: tuple[str, ...],
         value_names: tuple[tuple[str, ...], ...],
@@ -139,7 +141,7 @@ class PairColumns:
 
         Raises InputError: more than `MAX_COLUMNS` columns.
         """
-        builder = ColumnBuilder(distances[0].n_stimuli)
+        builder = ColumnBuilder(n_stimuli)
         each = zip(features, kinds, value_names, distances, strict=True)
         for number, (name, kind, names, distance) in enumerate(each):
             builder.add_feature(number, name, kind, names, distance)
@@ -173,7 +175,7 @@ class PairColumns:
         """Columns of the pairs of some of the stimuli (n,) alone."""
         distances = tuple(distance.of_stimuli(stimuli) for distance in self.distances)
         return self.of_distances(
-            self.features, self.kinds, self.value_names, distances, self.interactions
+            len(stimuli), self.features, self.kinds, self.value_names, distances, self.interactions
         )
 
     def as_one_feature(self) -> PairColumns:
@@ -198,6 +200,7 @@ class PairColumns:
         if self.interactions and feature.names:
             raise InputError("interactions need features that are coded as same or different.")
         return self.of_distances(
+            len(self.basis),
             (*self.features, feature.name),
             (*self.kinds, feature.kind),
             (*self.value_names, feature.names),
@@ -223,31 +226,15 @@ class PairColumns:
             selected &= self.first_feature == self.second_feature
         numbers = np.flatnonzero(selected)
         basis = np.flatnonzero(np.isin(self.basis_feature, [-1, *keep]))
-        terms = np.isin(self.column, numbers)
-        columns = PairColumns(
-            features=tuple(self.features[f] for f in keep),
-            kinds=tuple(self.kinds[f] for f in keep),
-            value_names=tuple(self.value_names[f] for f in keep),
-            distances=tuple(self.distances[f] for f in keep),
-            interactions=interactions,
-            names=tuple(self.names[c] for c in numbers),
-            first_feature=np.searchsorted(keep, self.first_feature[numbers]),
-            second_feature=np.searchsorted(keep, self.second_feature[numbers]),
-            basis=self.basis[:, basis],
-            left=np.searchsorted(basis, self.left[terms]),
-            right=np.searchsorted(basis, self.right[terms]),
-            sign=self.sign[terms],
-            column=np.searchsorted(numbers, self.column[terms]),
-            pairwise={
-                int(np.searchsorted(numbers, c)): own
-                for c, own in self.pairwise.items()
-                if c in numbers
-            },
-            as_distance=self.as_distance[numbers],
-            basis_feature=np.where(
-                self.basis_feature[basis] < 0, -1, np.searchsorted(keep, self.basis_feature[basis])
-            ),
+        columns = self.of_distances(
+            len(self.basis),
+            tuple(self.features[f] for f in keep),
+            tuple(self.kinds[f] for f in keep),
+            tuple(self.value_names[f] for f in keep),
+            tuple(self.distances[f] for f in keep),
+            interactions,
         )
+        assert columns.basis.shape[1] == len(basis), "values that no stimulus has any more"
         return ChosenColumns(columns, numbers, basis)
 
     def with_values_of(self, givers: IntArray, feature: int) -> PairColumns:
