@@ -109,14 +109,6 @@ class FeatureSubset(NamedTuple):
     explained: FloatArray
 
 
-def _columns_added(columns: PairColumns, members: Sequence[int], feature: int) -> IntArray:
-    """Columns that a further feature adds to a set: its own, and its products with members."""
-    own = [*members, feature]
-    first, second = columns.first_feature, columns.second_feature
-    new = (first == feature) | (second == feature)
-    return np.flatnonzero(new & np.isin(first, own) & np.isin(second, own))
-
-
 def subsets(
     columns: PairColumns, equations: FoldEquations, without: int | None = None
 ) -> Iterator[FeatureSubset]:
@@ -148,7 +140,11 @@ def with_feature(
     columns: PairColumns, equations: FoldEquations, subset: FeatureSubset, feature: int
 ) -> FeatureSubset:
     """A set of features and one more."""
-    new = _columns_added(columns, subset.members, feature)
+    members = (*subset.members, feature)
+    # The columns of the further feature, and its products with the others.
+    first, second = columns.first_feature, columns.second_feature
+    of_feature = (first == feature) | (second == feature)
+    new = np.flatnonzero(of_feature & np.isin(first, members) & np.isin(second, members))
     chosen, n_old = np.concatenate((subset.chosen, new)), len(subset.chosen)
     factor = np.zeros((len(chosen), len(chosen)))
     factor[:n_old, :n_old] = subset.factor
@@ -171,7 +167,7 @@ def with_feature(
     outside, inside = np.split(solved, 2, axis=1)
     one_way = outside.T @ inside
     return FeatureSubset(
-        (*subset.members, feature),
+        members,
         chosen,
         factor,
         np.concatenate((subset.outside, outside)),
@@ -234,9 +230,11 @@ def weighted_subsets(
         for direction in (order, order[::-1]):
             # The value of a set counts for the feature that was added last, and is taken from what
             # the next one adds.
-            for place, subset in enumerate(_along_order(columns, equations, direction)):
+            subset = no_features(equations)
+            for place, feature in enumerate(direction.tolist()):
+                subset = with_feature(columns, equations, subset, feature)
                 shares = np.zeros(n_features)
-                shares[direction[place]] = 0.5 / orders
+                shares[feature] = 0.5 / orders
                 shares[direction[place + 1 : place + 2]] = -0.5 / orders
                 yield WeightedSubset(draw, subset, shares)
 
@@ -273,32 +271,3 @@ def shapley_coefficients(
                 )
                 coefficients[:, subset.chosen] += shares[feature] * solved.T
     return coefficients
-
-
-def _along_order(
-    columns: PairColumns, equations: FoldEquations, order: IntArray
-) -> Iterator[FeatureSubset]:
-    """The first feature of an order, the first two, and so on, from one Cholesky factor."""
-    n_layers = equations.outside.shape[1]
-    added = [
-        _columns_added(columns, order[:place].tolist(), int(feature))
-        for place, feature in enumerate(order)
-    ]
-    chosen, edges = np.concatenate(added), np.cumsum([0, *map(len, added)])
-    factor = cholesky(equations.gram[np.ix_(chosen, chosen)], lower=True, check_finite=False)
-    both = np.concatenate((equations.outside[chosen], equations.inside[chosen]), axis=1)
-    solved = solve_triangular(factor, both, lower=True, check_finite=False)
-    outside, inside = solved[:, :n_layers], solved[:, n_layers:]
-    explained = np.zeros((n_layers, n_layers))
-    for place in range(len(order)):
-        start, stop = edges[place], edges[place + 1]
-        one_way = outside[start:stop].T @ inside[start:stop]
-        explained = explained + (one_way + one_way.T) / 2
-        yield FeatureSubset(
-            tuple(order[: place + 1].tolist()),
-            chosen[:stop],
-            factor[:stop, :stop],
-            outside[:stop],
-            inside[:stop],
-            explained,
-        )
