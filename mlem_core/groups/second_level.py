@@ -45,7 +45,9 @@ from mlem_core.groups.properties import (
 from mlem_core.groups.property_tests import GROUP, permutation_tests
 from mlem_core.inference.intervals import SIGNIFICANT
 from mlem_core.inference.resample import standard_error
+from mlem_core.measures.similarity import average_ranks
 from mlem_core.pairs.designs import places_of
+from mlem_core.pairs.ranks import score_patterns
 
 # Permutations of the systems of a fold (all, where there are no more).
 PERMUTATIONS = 12
@@ -56,8 +58,8 @@ REPLICATES, DISTINCT = 50, 1 - math.exp(-1)
 FEWEST = 8
 # With fewer systems (or groups) a property is seldom named that alone carries the distances.
 CONCLUSIVE = 15
-# Predictions that differ by less are the same.
-_SAME = 1e-12
+# Digits to which squared distances must agree to be tied.
+DIGITS = 12
 Mask = NDArray[np.bool_]
 SCORES = ["measure", "fold", "rho", "ceiling"]
 IMPORTANCES = ["measure", "property", "importance", "lower", "upper", "p"]
@@ -355,8 +357,6 @@ def orders_of(n: int, seed: int) -> IntArray:
 
 def _rho(values: FloatArray, truth: FloatArray) -> FloatArray:
     """Spearman ρ (n_sets, m) of numbers (n_sets, m, n) with others (n_sets, n); 0 where all tie."""
-    from mlem_core.pairs.kernels.scores import rank_correlations
-
-    found = np.empty(values.shape[:2])
-    rank_correlations(np.ascontiguousarray(values), np.ascontiguousarray(truth), _SAME, found)
-    return found
+    ranks = np.stack([average_ranks(np.round(own, DIGITS)) for own in truth])
+    ranks -= (truth.shape[1] + 1) / 2
+    return score_patterns(values, np.ones(truth.shape[1]), ranks, (ranks**2).sum(axis=1)).rho

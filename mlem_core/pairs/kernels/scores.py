@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numba
-import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
@@ -48,45 +47,6 @@ def rank_moments(
             rank = below + pairs / 2
             moments[0, layer, p] = products + rank * ranks
             moments[1, layer, p] = squares + rank * rank * pairs
-
-
-@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def rank_correlations(values: Array, truth: Array, tie: float, found: Array) -> None:
-    """Spearman ρ of numbers with others.
-
-    Parameters
-    ----------
-    values : (n_sets, m, n); those closer than `tie` are tied
-    truth : (n_sets, n), in which as close ones are tied too
-    found : (n_sets, m) filled; 0 where all of one are tied
-    """
-    n_sets, m, n = values.shape
-    ranks, own = np.empty(n), np.empty(n)
-    for s in range(n_sets):
-        spread = _centred_ranks(truth[s], tie, ranks)
-        for k in range(m):
-            product, squares = 0.0, _centred_ranks(values[s, k], tie, own)
-            for i in range(n):
-                product += own[i] * ranks[i]
-            scale = np.sqrt(squares * spread)
-            found[s, k] = product / scale if scale > 0 else 0.0
-
-
-@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def _centred_ranks(x: Array, tie: float, ranks: Array) -> float:
-    """Fill ranks of numbers less their mean, those of ties their mean; the sum of their squares."""
-    order, n = np.argsort(x), len(x)
-    total, first = 0.0, 0
-    while first < n:
-        last = first
-        while last + 1 < n and x[order[last + 1]] - x[order[last]] <= tie:
-            last += 1
-        rank = (first + last - (n - 1)) / 2
-        for place in range(first, last + 1):
-            ranks[order[place]] = rank
-        total += (last - first + 1) * rank**2
-        first = last + 1
-    return total
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
