@@ -46,28 +46,13 @@ PERMUTATIONS = 10
 DECIMALS = 12
 
 
-class Importance(NamedTuple):
-    """Importances of n_parts parts (features; with interactions columns) in n_layers layers.
-
-    Attributes
-    ----------
-    drop : (n_layers, n_folds, n_parts) drop of the held-out ρ
-    error : (n_layers, n_folds, n_parts) its standard error from drawing permutations; 0 where it is
-        computed
-    """
-
-    drop: FloatArray
-    error: FloatArray
-
-
 def permutation_importance(
     tests: ScoredPairs,
     weights: FloatArray,
     *,
     permutations: int = PERMUTATIONS,
-    seed: int = 0,
     parts: Sequence[int] | None = None,
-) -> Importance:
+) -> FloatArray:
     """Drop of the held-out ρ of each fold when a part of the columns is permuted.
 
     Parameters
@@ -75,13 +60,13 @@ def permutation_importance(
     tests : the pairs that test each fold, with the ranks of n_layers layers
     weights : (n_layers, n_folds, n_columns) of the metric that each fold tests
     permutations : how often a part is permuted where the drop is drawn
-    seed : of the permutations
     parts : numbers of those that are permuted, the others being 0; None is all
+
+    Returns (n_layers, n_folds, n_parts), parts being features or, with interactions, columns.
 
     Source: Salle et al. 2024, section 4; Jalouzot et al. 2024, section 2.3.
     """
-    shape = *weights.shape[:2], len(tests.columns.parts)
-    drop, error = np.zeros(shape), np.zeros(shape)
+    drop = np.zeros((*weights.shape[:2], len(tests.columns.parts)))
 
     def permute_in(fold: int) -> None:
         pairs, of_fold = tests.folds[fold], weights[:, fold]
@@ -92,7 +77,7 @@ def permutation_importance(
             # Drawn as those of permutations are, so that what changes nothing drops by 0.
             drawn_scores = [pairs.drawn_score(at, own) for at, own in enumerate(predictions)]
             rho = np.array(drawn_scores)
-        for part in range(shape[2]) if parts is None else parts:
+        for part in range(drop.shape[2]) if parts is None else parts:
             used = (of_fold[:, tests.columns.part == part] != 0).any(axis=1)
             # Permuting what has no weight changes nothing.
             layers = np.flatnonzero(used)
@@ -102,11 +87,10 @@ def permutation_importance(
             if pairs.codes is not None:
                 permuted = _computed_rho(selected, of_fold[layers], part)
             else:
-                rng = np.random.default_rng([seed, fold, part])
+                # The same permutations for all layers.
+                rng = np.random.default_rng([0, fold, part])
                 drawn = _drawn_rho(selected, of_fold[layers], part, permutations, rng)
                 permuted = drawn.mean(axis=0)
-                spread = drawn.std(axis=0, ddof=1) if permutations > 1 else np.nan
-                error[layers, fold, part] = spread / np.sqrt(permutations)
             drop[layers, fold, part] = rho[layers] - permuted
 
     # Threads of matrix products would wait for each other longer than these take.
@@ -114,7 +98,7 @@ def permutation_importance(
         each(permute_in, range(len(tests.folds)), cores())
     drop = drop.round(DECIMALS)
     drop[drop == 0] = 0.0  # no zero with a sign
-    return Importance(drop, error)
+    return drop
 
 
 def _computed_rho(pairs: FoldPairs, weights: FloatArray, part: int) -> FloatArray:
@@ -204,7 +188,7 @@ def fitted(
     """
     check_values(estimator, pairs.resolved, pairs.interactions)
     fits = estimator_named(estimator).model().cross_validate(pairs, training_pairs)
-    return Fits(fits, permutation_importance(pairs.tests, fits.weights).drop)
+    return Fits(fits, permutation_importance(pairs.tests, fits.weights))
 
 
 def most_important(profiles: pd.DataFrame) -> str:
@@ -287,7 +271,7 @@ def importances(
     Returns model, layer, feature, permuted, left_out. With interactions `permuted` is the sum over
     the columns that the feature has a part in.
     """
-    drop = permutation_importance(pairs.tests, fits.weights).drop
+    drop = permutation_importance(pairs.tests, fits.weights)
     if pairs.interactions:
         columns, features = pairs.columns, np.arange(len(pairs.features))
         part_of = (columns.first_feature == features[:, None]) | (
