@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -140,21 +140,16 @@ MEASURED = {REST: "RSA with itself", SURPRISAL: "surprisal", FORMS: "right forms
 STAGE = Stage("erasure", 1, Erasure)
 
 
-class HowErased(TypedDict, total=False):
-    """Choices of `erase`."""
-
-    others: Sequence[Layer | str]
-    later: Sequence[int] | None
-    positions: str
-
-
 def erase(
     analysis: Analysis,
     feature: str,
     layer: Layer | str,
     store: Store,
     report: Report | None = None,
-    **how: Unpack[HowErased],
+    *,
+    others: Sequence[Layer | str] = (),
+    later: Sequence[int] | None = None,
+    positions: str = "all",
 ) -> Erasure:
     """Erase a feature from a layer of a model, and measure what changes; kept in the store.
 
@@ -162,9 +157,9 @@ def erase(
     ----------
     layer : of the analysis, ("mini-gpt2", 3) or "mini-gpt2:3"
     report : called with the number of erased runs done and their total
-    how : `others`: layers of the analysis whose similarity with the later layers is measured;
-        `later`: numbers of later layers, by default all; `positions`: which tokens are changed, one
-        of `mlem_core.models.predictions.ERASED`, by default all
+    others : layers of the analysis whose similarity with the later layers is measured
+    later : numbers of later layers, by default all
+    positions : which tokens are changed, one of `mlem_core.models.predictions.ERASED`
 
     Raises
     ------
@@ -181,11 +176,11 @@ def erase(
     >>> erase(analysis, "part_of_speech", "mini-gpt2:3", store)  # doctest: +SKIP
     """
     where = analysis.select(layers=[layer]).layers[0]
-    asked = _Asked(analysis, feature, where, **how)
-    if asked.others:
-        asked = asked._replace(others=analysis.select(layers=list(asked.others)).layers)
+    if others:
+        others = analysis.select(layers=list(others)).layers
+    asked = _Asked(analysis, feature, where, others, later, positions)
     check_choice("feature", feature, analysis.pairs.features)
-    check_choice("choice of tokens", asked.positions, ERASED)
+    check_choice("choice of tokens", positions, ERASED)
     _check(analysis, feature, where)
     return STAGE.get(store, asked.key, lambda: _made(asked, store, report or (lambda _: None)))
 
