@@ -177,7 +177,7 @@ def _regular(moments: SetMoments, of_columns: ColumnSums) -> _FeatureEquations:
     diagonal = np.einsum("poo->po", gram)
     constant = ~(diagonal > 0)
     diagonal += np.where(constant, 1.0, STABLE * diagonal)
-    others = of_columns.sums.permuted.others.numbers
+    others = of_columns.permuted.others.numbers
     with_others -= sums.columns[:, :, None] * moments.means[others]
     with_ranks = np.where(constant[:, :, None], 0.0, sums.centred(moments.rank_means))
     return _FeatureEquations(gram, with_others, with_ranks)
@@ -188,7 +188,7 @@ def _without_untested(moments: PairMoments, fold: int, of_columns: ColumnSums) -
     sums = _Sums(of_columns.columns(), of_columns.with_targets)
     if moments.untested is None:
         return sums
-    permuted = of_columns.sums.permuted.of_permutations(of_columns.some)
+    permuted = of_columns.permuted.of_permutations(of_columns.some)
     inside = moments.folds[moments.untested.first] == fold
     first, second = moments.untested.first[inside], moments.untested.second[inside]
     of_pairs = permuted.sums_of_pairs(first, second, moments.untested.ranks[:, inside])

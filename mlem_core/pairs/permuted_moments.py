@@ -321,15 +321,14 @@ class TargetSums:
 
     def of_columns(self, some: slice) -> Iterator[ColumnSums]:
         """For each set, sums of the columns and of their products under some permutations."""
-        permuted = self.permuted
-        by_block = []
+        permuted, by_block = self.permuted, []
         for block in range(self.sets.shape[1]):
             by_block.append(_basis_moments(permuted, some, np.flatnonzero(permuted.block == block)))
         for number, blocks in enumerate(self.sets):
             inside = [by_block[b] for b in np.flatnonzero(blocks)]
-            gram = np.sum([moments.gram for moments in inside], axis=0)
-            with_others = np.sum([moments.with_others for moments in inside], axis=0)
-            yield ColumnSums(self, number, some, _BasisMoments(gram, with_others))
+            gram, with_others = (np.sum(parts, axis=0) for parts in zip(*inside, strict=True))
+            of_pairs = _PairSums(*(sums[number, some] for sums in self.of_pairs))
+            yield ColumnSums(permuted, some, of_pairs, gram, with_others)
 
 
 class ColumnSums(NamedTuple):
@@ -337,62 +336,74 @@ class ColumnSums(NamedTuple):
 
     Attributes
     ----------
-    sums : of all sets
-    number : of the set
-    some : which permutations
-    basis_moments : of the set
+    permuted : the columns
+    some : which of their permutations
+    of_pairs : sums that need a look at pairs
+    basis_gram : (n_permutations, n_basis, n_basis) Σ φ(i) φ(i)ᵀ over the stimuli, the constant
+        being the first of the feature's basis
+    basis_with_others : (n_permutations, n_basis, n_basis_others) with the basis of the others
     """
 
-    sums: TargetSums
-    number: int
+    permuted: PermutedFeature
     some: slice
-    basis_moments: _BasisMoments
+    of_pairs: _PairSums
+    basis_gram: FloatArray
+    basis_with_others: FloatArray
 
     @property
     def n_pairs(self) -> float:
-        n = float(self.basis_moments.gram[0, 0, 0])
+        n = float(self.basis_gram[0, 0, 0])
         return n * (n - 1) / 2
 
     @property
     def with_targets(self) -> FloatArray:
         """(n_permutations, n_targets, n_columns) of products of targets with the columns."""
-        return self.sums.of_pairs.with_targets[self.number, self.some]
+        return self.of_pairs.with_targets
 
     def columns(self) -> FloatArray:
         """(n_permutations, n_columns) of the columns of the permuted feature."""
-        permuted, by_product = self.sums.permuted, _product_totals(self)
-        if not len(permuted.pairwise):
-            return by_product
-        columns = np.empty((len(by_product), len(permuted.numbers)))
-        columns[:, permuted.products] = by_product
-        columns[:, permuted.pairwise] = self.sums.of_pairs.totals[self.number, self.some]
-        return columns
+        permuted, A = self.permuted, self.basis_gram
+        columns = permuted.alone.columns
+        by_term = A[:, 0, columns.left] * A[:, 0, columns.right]
+        twice = columns.sum_terms(by_term) - A[:, 0] @ columns.of_same_stimulus
+        found = np.empty((len(A), len(permuted.numbers)))
+        found[:, permuted.products] = twice / 2
+        found[:, permuted.pairwise] = self.of_pairs.totals
+        return found
 
     def gram(self) -> FloatArray:
         """(n_permutations, n_columns, n_columns) of products of two of these columns."""
-        permuted, by_product = self.sums.permuted, _product_gram(self)
+        permuted, A = self.permuted, self.basis_gram
+        columns, terms = permuted.alone.columns, permuted.crossed_terms
+        left, right, same = columns.left, columns.right, columns.of_same_stimulus
+        by_product = np.zeros((len(A), len(columns.starts), len(columns.starts)))
+        if len(terms.starts):
+            by_terms = A[:, left[terms.first], left[terms.second]]
+            by_terms *= A[:, right[terms.first], right[terms.second]]
+            by_terms *= terms.sign
+            by_product[:, terms.row, terms.column] = np.add.reduceat(by_terms, terms.starts, axis=1)
+        by_product -= same.T @ A @ same
+        by_product /= 2
         if not len(permuted.pairwise):
             return by_product
         n_columns, pairwise = len(permuted.numbers), permuted.pairwise
-        gram = np.empty((len(by_product), n_columns, n_columns))
+        gram = np.empty((len(A), n_columns, n_columns))
         gram[:, permuted.products[:, None], permuted.products] = by_product
-        of_pairwise = self.sums.of_pairs.gram[self.number, self.some]
-        gram[:, pairwise] = of_pairwise
-        gram[:, :, pairwise] = of_pairwise.transpose(0, 2, 1)
+        gram[:, pairwise] = self.of_pairs.gram
+        gram[:, :, pairwise] = self.of_pairs.gram.transpose(0, 2, 1)
         return gram
 
     def with_others(self) -> FloatArray:
         """(n_permutations, n_columns, n_others) of products with the columns of other features."""
-        permuted, of_pairs = self.sums.permuted, self.sums.of_pairs
-        others, by_product = permuted.others.columns, _products_with_others(self)
+        permuted, of_pairs = self.permuted, self.of_pairs
+        others = permuted.others.columns
+        by_product = _products_with_others(permuted, self.basis_with_others)
         if not len(permuted.pairwise) and not others.pairwise:
             return by_product
-        at = self.number, self.some
         crossed = np.empty((len(by_product), len(permuted.numbers), len(others)))
         crossed[:, permuted.products[:, None], others.product_columns] = by_product
-        of_pairwise = of_pairs.with_products[at]
-        crossed[:, permuted.pairwise[:, None], others.product_columns] = of_pairwise
-        crossed[:, :, list(others.pairwise)] = of_pairs.with_pairwise[at]
+        crossed[:, permuted.pairwise[:, None], others.product_columns] = of_pairs.with_products
+        crossed[:, :, list(others.pairwise)] = of_pairs.with_pairwise
         return crossed
 
 
@@ -413,18 +424,10 @@ def _centred(target: Target, places: IntArray) -> FloatArray:
     return np.asarray(target[places], dtype=np.float64)
 
 
-class _BasisMoments(NamedTuple):
-    """Σ φ(i) φ(i)ᵀ over some stimuli under n permutations; the constant is the first of each basis.
-
-    gram : (n, n_basis, n_basis) of the feature's basis
-    with_others : (n, n_basis, n_basis_others) with that of the others
-    """
-
-    gram: FloatArray
-    with_others: FloatArray
-
-
-def _basis_moments(permuted: PermutedFeature, some: slice, stimuli: IntArray) -> _BasisMoments:
+def _basis_moments(
+    permuted: PermutedFeature, some: slice, stimuli: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """`basis_gram` and `basis_with_others` of some stimuli, see `ColumnSums`."""
     basis = permuted.basis[permuted.givers[some, stimuli]].transpose(0, 2, 1)
     of_others = permuted.others.columns.basis[stimuli]
     n_basis = basis.shape[1] + 1
@@ -435,33 +438,14 @@ def _basis_moments(permuted: PermutedFeature, some: slice, stimuli: IntArray) ->
     gram[:, 1:, 1:] = basis @ basis.transpose(0, 2, 1)
     with_others[:, 0] = of_others.sum(axis=0)
     with_others[:, 1:] = basis @ of_others
-    return _BasisMoments(gram, with_others)
+    return gram, with_others
 
 
-def _product_totals(sums: ColumnSums) -> FloatArray:
-    """(n_permutations, n_products) sums of the columns that are sums of products."""
-    columns, A = sums.sums.permuted.alone.columns, sums.basis_moments.gram
-    by_term = A[:, 0, columns.left] * A[:, 0, columns.right]
-    return np.asarray((columns.sum_terms(by_term) - A[:, 0] @ columns.of_same_stimulus) / 2)
+def _products_with_others(permuted: PermutedFeature, A: FloatArray) -> FloatArray:
+    """(n_permutations, n_products, n_products_others) sums of products with those of others.
 
-
-def _product_gram(sums: ColumnSums) -> FloatArray:
-    """(n_permutations, n_products, n_products) sums of products of two of these columns."""
-    permuted, A = sums.sums.permuted, sums.basis_moments.gram
-    columns, terms = permuted.alone.columns, permuted.crossed_terms
-    left, right, same = columns.left, columns.right, columns.of_same_stimulus
-    gram = np.zeros((len(A), len(columns.starts), len(columns.starts)))
-    if len(terms.starts):
-        by_terms = A[:, left[terms.first], left[terms.second]]
-        by_terms *= A[:, right[terms.first], right[terms.second]]
-        by_terms *= terms.sign
-        gram[:, terms.row, terms.column] = np.add.reduceat(by_terms, terms.starts, axis=1)
-    return np.asarray((gram - same.T @ A @ same) / 2)
-
-
-def _products_with_others(sums: ColumnSums) -> FloatArray:
-    """(n_permutations, n_products, n_products_others) sums of products with those of others."""
-    permuted, A = sums.sums.permuted, sums.basis_moments.with_others
+    `A` is `ColumnSums.basis_with_others`.
+    """
     columns, others = permuted.alone.columns, permuted.others.columns
     if not len(columns.starts) or not len(others.starts):
         return np.zeros((len(A), len(columns.starts), len(others.starts)))
