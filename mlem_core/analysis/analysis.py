@@ -336,7 +336,7 @@ def _lines(analysis: Analysis) -> tuple[str, Lines]:
     if len(lines) > 5:
         lines = [("models", listed([*of_models], most=6)), ("layers", f"{len(analysis.layers)}")]
     lines.append(("features", f"{n_features}: {listed(analysis.pairs.features, most=6)}"))
-    lines.append(("coding", analysis.pairs.coding))
+    lines.append(("coding", analysis.pairs.columns.coding))
     how = f"{spec.estimator}, {spec.distance} distances, {spec.folds} folds over "
     lines.append(("computed with", how + folds_over(analysis.stimuli, spec.folds_over)))
     if analysis.pairs.n_pairs < n_pairs(n_stimuli):

@@ -102,7 +102,7 @@ def _fits(
             )
         if report is None or training is not None:
             return fitted(pairs, estimator, training_pairs=training)
-        count, total = counting(report, "fits", "layers"), pairs.n_layers
+        count, total = counting(report, "fits", "layers"), pairs.moments.n_layers
         parts = []
         for start in range(0, total, LAYERS):
             count(start, total)

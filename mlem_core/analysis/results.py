@@ -295,8 +295,8 @@ def results_from_statistics(
         agreement=similarity.agreement(tau, rsa),
         feature_correlations=correlations_of_features(pairs),
         value_distances=value_distances(pairs, fold_fits.weights, layers),
-        coding=pairs.coding,
-        n_stimuli=pairs.n_stimuli,
+        coding=pairs.columns.coding,
+        n_stimuli=pairs.moments.n_stimuli,
         n_pairs=pairs.n_pairs,
         n_folds=pairs.n_folds,
     )

@@ -228,7 +228,7 @@ def chance_at_level(
     )
     some, features = pairs.stimuli_of(stimuli), pairs.statistics.features
     ways = [exchanges(some, pairs.folds, name) for name in features]
-    n_layers, n_ways = pairs.statistics.n_layers, sum(map(len, ways))
+    n_layers, n_ways = pairs.statistics.moments.n_layers, sum(map(len, ways))
     shape, chance, done = (n_permutations, n_layers, n_layers), [], 0
     for feature, name in enumerate(features):
         before = count(done)

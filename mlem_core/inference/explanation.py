@@ -119,7 +119,7 @@ def explanations(
             terms,
             whole,
             others=units.others,
-            coding=statistics.coding,
+            coding=statistics.columns.coding,
             names=analysis.names,
             similarity=similarity,
             held_out=units.held_out(analysis.spec.folds_over),

@@ -130,7 +130,7 @@ def contributing_pairs(
     signed = added if most else -added
     top = np.argpartition(signed, len(signed) - size)[-size:]
     top = top[np.argsort(-signed[top], kind="stable")]
-    first, second = PairDesign.complete(pairs.statistics.n_stimuli).ends(top)
+    first, second = PairDesign.complete(pairs.statistics.moments.n_stimuli).ends(top)
     if pairs.rows is not None:
         first, second = pairs.rows[first], pairs.rows[second]
     used: set[int] = set()

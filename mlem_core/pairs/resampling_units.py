@@ -61,11 +61,6 @@ class Units:
         return self.n_items >= FEWEST_ITEMS
 
     @property
-    def each(self) -> str:
-        """Pronoun for what the left-out blocks are of, after `over`."""
-        return "each" if self.two_way else "them"
-
-    @property
     def over(self) -> str:
         """Resampling units of intervals, in words."""
         return self.groups + f" and {self.item}s" * self.two_way

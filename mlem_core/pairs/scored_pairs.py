@@ -107,9 +107,8 @@ class FoldPairs:
         n_pairs = len(self.counts)
         products, squares = np.zeros((2, *predictions.shape[:2]))
         for layer in range(len(predictions)):
-            for number, values in enumerate(predictions[layer]):
-                ranks = pair_ranks(_without_rounding(values), overwrite=True) / 2.0
-                ranks -= (n_pairs + 1) / 2
+            for number in range(predictions.shape[1]):
+                (ranks,) = self.ranks_of(predictions[layer, number : number + 1])
                 products[layer, number] = ranks @ self.rank_sums[layer]
                 squares[layer, number] = ranks @ ranks
         untied = (n_pairs**3 - n_pairs) / 12

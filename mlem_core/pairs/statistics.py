@@ -72,22 +72,9 @@ class PairStatistics:
         return self.columns.by_value
 
     @property
-    def coding(self) -> str:
-        """Coding of the features, in words that follow "coded"."""
-        return self.columns.coding
-
-    @property
     def interactions(self) -> bool:
         """Whether products of two feature distances are columns too."""
         return self.columns.interactions
-
-    @property
-    def n_layers(self) -> int:
-        return self.moments.n_layers
-
-    @property
-    def n_stimuli(self) -> int:
-        return self.moments.n_stimuli
 
     @property
     def n_folds(self) -> int:
@@ -100,7 +87,7 @@ class PairStatistics:
 
     def of_layers(self, layers: Sequence[int]) -> PairStatistics:
         """Statistics of some layers alone, by position."""
-        if list(layers) == list(range(self.n_layers)):
+        if list(layers) == list(range(self.moments.n_layers)):
             return self
         return PairStatistics(self.moments.of_layers(layers), self.tests.of_layers(layers))
 

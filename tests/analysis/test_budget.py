@@ -82,8 +82,8 @@ def test_numbers_are_near_those_of_all_pairs(some, every):
 def test_intervals_come_from_a_sample_around_what_the_compared_pairs_give(some, every):
     analysis, store = some.analysis, some.store
     pairs = LayerPairs.of(analysis, [A, B], store)
-    assert 150 < pairs.statistics.n_stimuli <= 210
-    assert pairs.statistics.n_pairs == n_pairs(pairs.statistics.n_stimuli)
+    assert 150 < pairs.statistics.moments.n_stimuli <= 210
+    assert pairs.statistics.n_pairs == n_pairs(pairs.statistics.moments.n_stimuli)
     why = with_intervals(explain(analysis, A, B), analysis, store)
     truth = with_chance(explain(every, A, B), every, store)
     assert why.value == pytest.approx(analysis.pairs.moments.rsa[0, 1])

@@ -249,7 +249,7 @@ def test_the_planted_choice_is_made_and_said(tmp_path, places, outliers, estimat
 def test_many_stimuli_choose_by_a_sample(tmp_path, monkeypatch):
     monkeypatch.setattr(planning, "MOST_STIMULI", 120)
     analysis = analysis_of(tmp_path, LINE, **AUTO)
-    assert analysis.spec.values == ("kind",) and analysis.pairs.n_stimuli == N
+    assert analysis.spec.values == ("kind",) and analysis.pairs.moments.n_stimuli == N
 
 
 def test_the_papers_choices_are_one_word():
