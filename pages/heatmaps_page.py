@@ -13,7 +13,7 @@ from mlem_core.figures import captions
 from mlem_core.figures.compare import importance_of
 from mlem_core.inference.intervals import agreement_interval, similarity_table
 from mlem_core.measures.similarity import agreement
-from pages.parts import choices, exporting, frame, method, stored, uncertainty
+from pages.parts import choices, exporting, frame, stored, uncertainty
 from pages.parts.choices import without_minus_zero
 from pages.parts.exporting import Panel
 from pages.parts.opening import view_page
@@ -93,7 +93,6 @@ def _features(view: View, a: str, b: str) -> None:
     _similarities(view, a, b)
     uncertainty.offer_intervals(view)
     uncertainty.say_of_pair(view, a, b)
-    frame.folded_part(method.VALUED, "call_split", "values", partial(method.values_in_two, view))
 
 
 def _similarities(view: View, a: str, b: str) -> None:

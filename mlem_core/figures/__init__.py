@@ -32,7 +32,6 @@ from mlem_core.figures.style import GREY, Annotations
 from mlem_core.figures.terms import term_matrices
 from mlem_core.figures.trajectories import trajectories
 from mlem_core.figures.value_distances import value_lines, value_matrices
-from mlem_core.figures.value_maps import value_map, value_scatter
 from mlem_core.figures.why import waterfall
 
 __all__ = [
@@ -43,6 +42,6 @@ __all__ = [
     "naming", "on_dark_page", "on_pages", "one_browser",
     "profiles",
     "similarity_matrices", "stimulus_map", "term_matrices",
-    "trajectories", "two_layers", "universality", "value_lines", "value_map",
-    "value_matrices", "value_scatter", "waterfall", "with_interactions",
+    "trajectories", "two_layers", "universality", "value_lines", "value_matrices",
+    "waterfall", "with_interactions",
 ]  # fmt: skip

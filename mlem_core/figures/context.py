@@ -59,7 +59,7 @@ class Drawing:
     names : how features and models are called
     options : what else one chooses of a figure, by name: "feature" (coded by value),
         "similarity" (in the place of RSA, where it is in the store),
-        "layer" ("model:layer", of the large matrix of values), "color" (the feature that colours
+        "color" (the feature that colours
         the stimuli), "order" (of the layers of the matrices: "model" or "clustering"),
         "depth" (of trajectories, see `mlem_core.figures.trajectories`),
         "correction" (of p-values),

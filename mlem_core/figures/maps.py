@@ -94,39 +94,29 @@ _SIDES = {
     "top center": (0, 1),
     "bottom center": (0, -1),
 }
-_GAP = 0.02  # from a point to its label, in parts of a panel
+# In parts of a panel: from a point to its label, and from its middle to the edge of its mark.
+_GAP, _MARK = 0.02, 0.012
 
 
-def _label_box(
-    point: np.ndarray, label: str, place: str, gap: float
-) -> tuple[float, float, float, float]:
+def _label_box(point: np.ndarray, label: str, place: str) -> tuple[float, float, float, float]:
     """The corners of a label beside its point, in parts of a panel of about 300 px."""
     (x, y), high, wide = point.tolist(), 0.06, 0.024 * width(html.unescape(label))
     a, b = _SIDES[place]
-    left = x + (gap if a > 0 else -gap - wide if a < 0 else -wide / 2)
-    low = y + (gap if b > 0 else -gap - high if b < 0 else -high / 2)
+    left = x + (_GAP if a > 0 else -_GAP - wide if a < 0 else -wide / 2)
+    low = y + (_GAP if b > 0 else -_GAP - high if b < 0 else -high / 2)
     return left, low, left + wide, low + high
 
 
-def uncrowded(
-    points: np.ndarray, labels: Sequence[str], gaps: np.ndarray | None = None
-) -> tuple[list[str], list[str]]:
-    """Labels of points in [0, 1]² with their places; "" for those that would stand on others.
-
-    `gaps` (n_points,) is how far from its point each label stands, where marks are large.
-    """
-    gaps = np.full(len(labels), _GAP) if gaps is None else gaps
-    marks = gaps - _GAP + 0.012
-    taken = [(x - r, y - r, x + r, y + r) for (x, y), r in zip(points, marks, strict=True)]
+def uncrowded(points: np.ndarray, labels: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Labels of points in [0, 1]² with their places; "" for those that would stand on others."""
+    taken = [(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in points]
     texts, places = [""] * len(labels), ["top right"] * len(labels)
     # Those with most room around them first.
     near = np.linalg.norm(points[:, None] - points, axis=2)
     for i in np.argsort(-np.sort(near, axis=1)[:, 1:4].sum(axis=1)).tolist():
         others = taken[:i] + taken[i + 1 :]
-        # At a corner of a large mark it would be nearer to another one.
-        sides = list(_SIDES)[:: -1 if gaps[i] > _GAP else 1]
-        for place in sides if labels[i] else ():
-            x0, y0, x1, y1 = box = _label_box(points[i], labels[i], place, gaps[i])
+        for place in _SIDES if labels[i] else ():
+            x0, y0, x1, y1 = box = _label_box(points[i], labels[i], place)
             free = all(x1 <= a or c <= x0 or y1 <= b or d <= y0 for a, b, c, d in others)
             if free and x0 >= -0.1 and x1 <= 1.15:
                 texts[i], places[i] = labels[i], place

@@ -13,7 +13,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.analysis.maps import some_layers
-from mlem_core.base.typing import Layer, layer_name
+from mlem_core.base.typing import Layer
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.naming import layer_in_model, layer_titles, model_labels
 from mlem_core.figures.profiles import layer_axes
@@ -144,7 +144,7 @@ def values_of(context: FigureContext) -> tuple[pd.DataFrame, str] | None:
 
 
 def matrices_caption(feature: str, basis: str) -> str:
-    """Caption of the distances of every two values as a matrix, or a matrix a layer."""
+    """Caption of the distances of every two values, a matrix a layer."""
     return (
         f"Squared distance of every two values of {feature} (mean over folds), {TARGET_UNITS}. "
         f"Diagonal: two stimuli of one value. Empty: values of no pair. {basis}"
@@ -164,29 +164,6 @@ def _own(table: pd.DataFrame, feature: str) -> pd.DataFrame:
     return table[table["feature"] == feature]
 
 
-@figure("values", "Distances of the values", "How far apart every two values of the feature are.")
-def draw_values(context: FigureContext) -> RenderedFigure | None:
-    """The distance of every two values in one layer."""
-    values = values_of(context)
-    if values is None:
-        return None
-    layer = chosen_layer(context)
-    own, name = _own(*values), context.names.feature(values[1])
-    return RenderedFigure(
-        value_matrices(*values, [layer]),
-        f"Distances of the values of {name} in {context.names.layer_title(layer)}",
-        matrices_caption(name, context.basis),
-        _of(own, layer),
-    )
-
-
-def chosen_layer(context: FigureContext) -> Layer:
-    """The layer that is chosen; else the one in the middle."""
-    layers, chosen = list(context.selection.layers), context.drawing.options.get("layer", "")
-    names = [layer_name(one) for one in layers]
-    return layers[names.index(chosen) if chosen in names else len(layers) // 2]
-
-
 @figure(
     "values_matrices",
     "Distances of the values",
@@ -195,7 +172,7 @@ def chosen_layer(context: FigureContext) -> Layer:
 def draw_values_matrices(context: FigureContext) -> RenderedFigure | None:
     """The distance of every two values, a matrix a layer, of some layers."""
     values = values_of(context)
-    if values is None or not context.several:
+    if values is None:
         return None
     own, narrow = _own(*values), context.drawing.narrow
     across = 2 if context.drawing.screen else 3

@@ -108,18 +108,6 @@ def above_chance(table: pd.DataFrame | None, layer: Layer, feature: str) -> bool
     return bool(p.iloc[0] < SIGNIFICANT) if len(p.dropna()) else None
 
 
-def chance_in_words(above: bool | None, feature: str, layer: str) -> str:
-    """Sentence on `above_chance` of a feature in a layer, by their display names."""
-    if above is None:
-        return (
-            f"The importance of {feature} in {layer} is not corrected for chance: any labels of "
-            "the same units may matter as much."
-        )
-    if above:
-        return f"{feature} matters more in {layer} than permuted labels (p < {SIGNIFICANT:g})."
-    return f"Permuted labels of {feature} matter as much in {layer}."
-
-
 def _of_chunks(
     analysis: Analysis, store: Store, chosen: Selection, n_permutations: int, report: Report
 ) -> Iterator[pd.DataFrame]:

@@ -15,9 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from mlem_core.base.errors import unknown
-from mlem_core.base.typing import FloatArray, Layer, layer_name
-from mlem_core.measures.similarity import map_stress, mds_map
+from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.pairs.columns import ends
 from mlem_core.pairs.moments import PairMoments
 from mlem_core.pairs.statistics import PairStatistics
@@ -95,92 +93,3 @@ def pairs_of_values(moments: PairMoments, feature: int) -> FloatArray:
         others = counts[different & ((first == value) | (second == value))].sum()
         counts[~different & (first == value)] = (stimuli - others) / 2
     return counts.round()
-
-
-def distances_of_layer(table: pd.DataFrame, feature: str, layer: Layer) -> pd.DataFrame:
-    """The rows of one feature in one layer.
-
-    Raises InputError: a feature or layer that is not in the table.
-    """
-    if feature not in set(table["feature"]):
-        resolved = list(dict.fromkeys(table["feature"]))
-        raise unknown("feature coded by value", feature, resolved)
-    own = table[table["feature"] == feature]
-    rows = own[(own["model"] == layer[0]) & (own["layer"] == layer[1])]
-    if rows.empty:
-        there = own[["model", "layer"]].drop_duplicates().itertuples(index=False, name=None)
-        names = [layer_name((str(model), int(number))) for model, number in there]
-        raise unknown("layer", layer_name(layer), names)
-    return rows.reset_index(drop=True)
-
-
-def square(rows: pd.DataFrame, column: str = "distance") -> pd.DataFrame:
-    """(n_values, n_values) one number of `distances_of_layer` for every two values, symmetric."""
-    names = list(dict.fromkeys([*rows["value_a"], *rows["value_b"]]))
-    place = {name: at for at, name in enumerate(names)}
-    a, b = (rows[side].map(place).to_numpy() for side in ("value_a", "value_b"))
-    values = np.zeros((len(names), len(names)))
-    values[a, b] = values[b, a] = rows[column].to_numpy(dtype=np.float64)
-    return pd.DataFrame(values, index=names, columns=names)
-
-
-def value_map(table: pd.DataFrame, feature: str, layer: Layer) -> pd.DataFrame:
-    """A map of the values of a feature in a layer: value, x, y, spread.
-
-    Metric MDS of √separation, the distances of the means of the values; spread is half the squared
-    distance within the value.
-
-    `table` is of `value_distances`.
-
-    Raises InputError: a feature or layer that is not in the table.
-
-    Source: Kruskal 1964, as `mlem_core.measures.similarity.mds_map`.
-    """
-    rows = distances_of_layer(table, feature, layer)
-    separations = square(rows, "separation")
-    points = mds_map(np.sqrt(separations.to_numpy(dtype=np.float64)))
-    spread = np.diag(square(rows).to_numpy(dtype=np.float64)) / 2
-    return pd.DataFrame(
-        {"value": separations.index, "x": points[:, 0], "y": points[:, 1], "spread": spread}
-    )
-
-
-def value_map_stress(table: pd.DataFrame, feature: str, layer: Layer) -> float:
-    """`mlem_core.measures.similarity.map_stress` of `value_map`; raises as it does."""
-    separations = square(distances_of_layer(table, feature, layer), "separation")
-    points = value_map(table, feature, layer)[["x", "y"]].to_numpy(dtype=np.float64)
-    return map_stress(np.sqrt(separations.to_numpy(dtype=np.float64)), points)
-
-
-def compare_layers(
-    table: pd.DataFrame, feature: str, a: Layer, b: Layer
-) -> tuple[float, pd.DataFrame]:
-    """Spearman ρ of the distances of every two different values of a feature in two layers.
-
-    Beside it the distances; those of values seen in no pair are left out. `table` is of
-    `value_distances`.
-
-    Returns ρ, NaN with fewer than three distances or where all are equal in a layer; and value_a,
-    value_b, distance_a, distance_b, difference (a less b), n_pairs.
-
-    Raises InputError: a feature or layer that is not in the table.
-    """
-    from scipy.stats import spearmanr
-
-    one, other = (distances_of_layer(table, feature, layer) for layer in (a, b))
-    used = ((one["value_a"] != one["value_b"]) & (one["n_pairs"] > 0)).to_numpy()
-    one, other = one[used], other[used]
-    found = pd.DataFrame(
-        {
-            "value_a": one["value_a"],
-            "value_b": one["value_b"],
-            "distance_a": one["distance"],
-            "distance_b": other["distance"],
-            "difference": one["distance"] - other["distance"],
-            "n_pairs": one["n_pairs"],
-        }
-    ).reset_index(drop=True)
-    sides = found[["distance_a", "distance_b"]]
-    if len(found) < 3 or (np.ptp(sides.to_numpy(), axis=0) == 0).any():
-        return float("nan"), found
-    return float(spearmanr(sides).statistic), found

@@ -16,13 +16,11 @@ from mlem_core.analysis.run import values_to_resolve
 from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed
-from mlem_core.base.typing import Progress, parse_layer
+from mlem_core.base.typing import Progress
 from mlem_core.figures.value_distances import table_caption
-from mlem_core.inference.importance_chance import above_chance, chance_in_words
 from mlem_core.tasks import analyses
 from pages.parts import choices, exporting, stored
 from pages.parts.choices import plain, progress_text
-from pages.parts.exporting import Panel
 from pages.parts.view import View, lacks
 
 VALUES = (
@@ -149,47 +147,18 @@ NO_INTERACTIONS = "Products of two features are columns of their own: run the an
 
 
 def values_in_layers(view: View) -> None:
-    """The distances of the values of a feature: in one layer, with their map, and over layers."""
+    """The distances of the values of a feature: over the layers, and a matrix a layer."""
     results = view.results
     if not results.resolved:
         _offer_by_value(view)
         return
-    first, second = st.columns(2)
-    with first:
-        feature = _feature(results)
-    with second:
-        layer = choices.choose_one(
-            "Layer",
-            stored.layer_titles(view.layer_names),
-            "at",
-            view.layer_names[len(view.layers) // 2],
-            help="The layer of the large matrix and of the map.",
-        )
-    above = above_chance(view.shown().importance_chance, parse_layer(layer), feature)
-    called = stored.names().feature(feature)
-    st.caption(plain(chance_in_words(above, called, stored.layer_title(layer))))
-    left, right = st.columns(2, gap="large")
-    for figure, place in (
-        ("values", left),
-        ("values_map", right),
-        ("values_layers", st.container()),
-        ("values_matrices", st.container()),
-    ):
-        panel = Panel.of(view, figure, feature=feature, layer=layer)
-        if panel is not None:
-            with place:
-                panel.show()
+    feature = _feature(results)
+    for figure in ("values_layers", "values_matrices"):
+        exporting.show_figure(view, figure, feature=feature)
     table = results.value_distances
     own = table[table["feature"] == feature]
+    called = stored.names().feature(feature)
     exporting.draw_table(own, "value-distances", table_caption(called))
-
-
-def values_in_two(view: View) -> None:
-    """The distances of the values of a feature in two layers against each other."""
-    if view.results.resolved:
-        exporting.show_figure(view, "values_compared", feature=_feature(view.results))
-    else:
-        _offer_by_value(view)
 
 
 def _feature(results: Results) -> str:

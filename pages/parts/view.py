@@ -68,7 +68,6 @@ def _memory(job_id: str, selection: Selection) -> dict[Hashable, Any]:
 OPTIONS = {
     "color": "colour",
     "feature": "valued",
-    "layer": "at",
     "depth": "depth",
     "correction": "correction",
     "order": "order",

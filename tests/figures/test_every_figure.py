@@ -72,12 +72,6 @@ def audited(of):
     return figures.audit_map(table, changes, pd.DataFrame(columns=marks), {"v": "V"}, "control")
 
 
-def values_compared(of):
-    table = of.distances[:2].drop(columns=["model", "layer", "feature"])
-    table = table.assign(distance_a=[0.1, 0.2], distance_b=[0.2, 0.1], difference=0.1)
-    return figures.value_scatter(table, (of.layers[0], of.layers[-1]), 0.3)
-
-
 def waterfall(of):
     terms = [*of.features, " × ".join(of.features)]
     table = pd.DataFrame({"term": terms, "value": [0.1, -0.0001, 0.2]})
@@ -98,7 +92,6 @@ OF_LAYERS: dict[str, Callable[[Given], go.Figure]] = {
     "terms": lambda of: figures.term_matrices(dict.fromkeys(of.features, of.square)),
     "values": lambda of: figures.value_matrices(of.distances, of.features[0], of.layers),
     "values over layers": lambda of: figures.value_lines(of.distances, of.features[0]),
-    "values compared": values_compared,
     "audit": audited,
 }
 DRAWN = OF_LAYERS | {

@@ -293,12 +293,11 @@ def test_values_are_told_apart_where_that_is_chosen(mine):
     screen.press("Code kind by value")
     assert screen.address["apart"] == ["yes"] and "kind" in screen.how("profiles")
     assert jobs_in(mine.store) == there
-    (matrix,) = [one for one in screen.figures["values"]["data"] if one["type"] == "heatmap"]
-    assert {"values", "values-map", "values-layers", "values-matrices"} <= set(screen.figures)
+    matrices = screen.figures["values-matrices"]["data"]
+    matrix = next(one for one in matrices if one["type"] == "heatmap")
     (act, fact, _, _), *_ = matrix["z"]
     assert fact < matrix["z"][0][2] and fact < matrix["z"][1][2] and act == 0
     assert any(" / " in name for name in screen.traces("values-layers"))
-    assert "values-compared" in Screen("heatmaps", **screen.address).unfold("folded values").figures
     # An estimator that cannot tell them apart is refused before anything runs.
     refused = Screen("heatmaps", **screen.address, fit="spearman")
     assert "kind is coded by value" in refused.errors[0] and refused.figures == {}

@@ -126,7 +126,7 @@ def test_no_identifier_is_left_in_words(tmp_path):
     shown = FigureContext(analysis, analysis.select(), analysis.results(), drawing)
     made = {name: draw(name, shown) for name in FIGURES}
     made = {name: one for name, one in made.items() if one is not None}
-    assert {"profiles", "values", "values_layers", "two_layers", "why"} <= set(made)
+    assert {"profiles", "values_layers", "values_matrices", "two_layers", "why"} <= set(made)
     for name, one in made.items():
         drawn = json.loads(
             one.figure.to_json(),
