@@ -1,4 +1,4 @@
-"""A figure on paper: its size, its type, its legends, letters and names at lines, its pages."""
+"""A figure on paper: its size, its type, its legends, the letters of its panels, its pages."""
 
 from __future__ import annotations
 
@@ -31,11 +31,9 @@ _PHONE = 330  # px, about
 _LEGEND_ROW = 20  # px
 _BAR = 110  # px; a colour bar with its numbers
 _LOW_MM, _TALL_MM = 120, 170  # of a page in one column, and in two
-_LINE = 15  # px between two names
 _LEAST, _SMALLER = 80, 0.75  # px of a panel, and what is left of a square one, at least
 _TITLE, _AXIS, _CLEAR = 26, 26, 8  # px: over a panel, below its numbers, between two rows
 _LETTER = 0.55  # of a text's size
-_FEW, _SHARE = 3, 0.2  # lines that have their names at their ends, and of the width these take
 
 
 @dataclass(frozen=True)
@@ -148,10 +146,8 @@ def _part(figure: go.Figure, rows: Sequence[Sequence[Panel]]) -> go.Figure:
 
 def _laid_out(figure: go.Figure, paper: Paper) -> go.Figure:
     """The figure, its panels near each other and its legends where they have room."""
-    panels = panels_of(figure)
-    rows = rows_of(panels)
+    rows = rows_of(panels_of(figure))
     set_near(figure, rows, np.inf)
-    ends = _ends(figure, panels)
     # A legend that is higher than the figure would be cut off.
     high = _LEGEND_ROW * max(map(len, _in_legends(figure).values()), default=0)
     below = paper.narrow or high > figure.layout.height - 80
@@ -160,7 +156,6 @@ def _laid_out(figure: go.Figure, paper: Paper) -> go.Figure:
     else:
         _beside(figure)
     set_near(figure, rows, paper.most)
-    _name_lines(figure, panels, ends)
     return figure
 
 
@@ -176,49 +171,6 @@ def _letter(figure: go.Figure) -> None:
     if 1 < len(titles) <= 26:
         for place, ref in enumerate(titles):
             figure.add_annotation(note(f"<b>{chr(97 + place)}</b>", 0, 1, ref, "xy", **look))
-
-
-_Ends = dict[str, tuple[Any, float, str]]  # of lines, by name: where, at which value, its colour
-
-
-def _named_panel(panels: Sequence[Panel]) -> Panel:
-    """The last panel of the first row."""
-    return max(panels, key=lambda one: (round(one.y.domain[1], 3), one.x.domain[0]))
-
-
-def _ends(figure: go.Figure, panels: Sequence[Panel]) -> _Ends:
-    """Ends of lines that have their names there and no legend, while they are few and short."""
-    shown = [t for t in figure.data if t.type == "scatter" and t.showlegend is not False and t.name]
-    groups = {trace.legendgroup or trace.name: trace.name for trace in shown}
-    room = 7 * max(map(width, groups.values()), default=0) + 12
-    few = 0 < len(shown) <= _FEW and room <= _SHARE * figure.layout.width
-    if not few or not panels or not of_lines(figure):
-        return {}
-    ends: _Ends = {}
-    for trace in figure.data:
-        name = groups.get(trace.legendgroup or trace.name)
-        line = trace.type == "scatter" and "lines" in (trace.mode or "") and not trace.fill
-        of_panel = (trace.xaxis or "x") == f"x{_named_panel(panels).ref}"
-        if name and line and len(trace.x) > 1 and of_panel:
-            ends[name] = (trace.x[-1], trace.y[-1], trace.line.color)
-    if len(ends) < len(shown):
-        return {}
-    figure.update_layout(showlegend=False, margin_r=room)
-    return ends
-
-
-def _name_lines(figure: go.Figure, panels: Sequence[Panel], ends: _Ends) -> None:
-    """Set names at the ends of lines, clear of each other."""
-    if not ends:
-        return
-    panel = _named_panel(panels)
-    values = [value for trace in figure.data for value in trace.y if value is not None]
-    span = np.nanmax([0.0, *values]) - np.nanmin([0.0, *values])
-    unit, placed = 0.9 * inside(figure)[1] * np.ptp(panel.y.domain) / span, -np.inf
-    for name, (at, value, color) in sorted(ends.items(), key=lambda one: one[1][1]):
-        placed = max(value * unit, placed + _LINE)
-        look = {"xanchor": "left", "xshift": 8, "yshift": placed - value * unit}
-        figure.add_annotation(note(name, at, value, panel.ref, **look, font={"color": color}))
 
 
 def in_narrow_window(figure: go.Figure) -> go.Figure:
