@@ -5,7 +5,7 @@ The baseline beside importance profiles. It is tested on the stimuli that a fold
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from mlem_core.analysis.representations import representations_of
 from mlem_core.base.errors import InputError
-from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer
+from mlem_core.base.typing import Counted, IntArray, Layer
 from mlem_core.data.folds import in_training
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.pairs.columns import FeatureColumn, feature_columns
+from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.distances import PRECOMPUTED
 from mlem_core.storage.store import Stage, Store
 
@@ -52,27 +52,6 @@ class Baseline:
 STAGE = Stage("baseline", 2, Baseline)
 
 
-def _checked(layer_rows: LayerRows, folds: IntArray) -> Iterator[tuple[Layer, FloatArray]]:
-    for (model, layer), rows in layer_rows.items():
-        if len(rows) != len(folds):
-            raise InputError(
-                f"layer {layer} of {model} has {len(rows)} rows, but there are {len(folds)} "
-                "stimuli; it must have one row a stimulus."
-            )
-        exact = np.asarray(rows, dtype=np.float64)
-        if not np.isfinite(exact).all():
-            raise InputError(
-                f"layer {layer} of {model} holds values that are no finite numbers; each must be "
-                "one."
-            )
-        yield (model, layer), exact
-
-
-def _classes(column: FeatureColumn) -> IntArray:
-    """(n_stimuli,) the class of each stimulus, -1 where the feature is missing."""
-    return pd.factorize(column.values, sort=False)[0].astype(np.int64)
-
-
 def decoding(
     stimuli: StimulusSet | pd.DataFrame, layer_rows: LayerRows, folds: IntArray
 ) -> Baseline:
@@ -94,8 +73,6 @@ def decoding(
     Returns a `Baseline`, whose `majority` is the accuracy of always saying the most frequent
     training level. A fold in which no stimulus has the feature has no row.
 
-    Raises InputError: a layer without one row a stimulus, or with values that are not finite.
-
     Source: Jalouzot et al. 2024, appendix G.
     """
     from sklearn.linear_model import RidgeClassifier
@@ -104,7 +81,8 @@ def decoding(
 
     decoded, notices = [], []
     for column in feature_columns(stimuli):
-        classes = _classes(column)
+        # -1 where the feature is missing.
+        classes = pd.factorize(column.values, sort=False)[0]
         n_levels, why = int(classes.max(initial=-1)) + 1, ""
         if column.rdm is not None:
             why = "it is given by the distances of its values, and has no levels"
@@ -118,7 +96,8 @@ def decoding(
         else:
             decoded.append((column.name, classes))
     scores = []
-    for (model, layer), rows in _checked(layer_rows, folds):
+    for (model, layer), units in layer_rows.items():
+        rows = np.asarray(units, dtype=np.float64)
         for fold in range(int(folds.max()) + 1):
             for name, classes in decoded:
                 train = in_training(folds, fold) & (classes >= 0)

@@ -36,19 +36,11 @@ def kept_results(analysis: Analysis, store: Store, selection: Selection) -> Resu
     return None if len(there) < len(cached) else analysis.results_of(selection, _joined(there))
 
 
-def keep_fits(analysis: Analysis, store: Store, selection: Selection) -> Results:
-    """The results of a selection whose fits are quick; they are cached."""
-    return analysis.results_of(selection, _fits(analysis, store, selection))
-
-
 def fitted_results(
     analysis: Analysis, store: Store, selection: Selection, report: Report | None = None
 ) -> Results:
-    """The results of a selection; fits that are not cached yet are computed first.
-
-    `report` is called as the layers are done. Raises as `Analysis.results`.
-    """
-    return analysis.results_of(selection, _by_layer(analysis, store, selection, report))
+    """The results of a selection, from `kept_fits`, which has the parameters too."""
+    return analysis.results_of(selection, kept_fits(analysis, store, selection, report))
 
 
 def kept_fits(
@@ -58,14 +50,8 @@ def kept_fits(
 
     `report` is called as the layers are done, where they take long. Raises as `Analysis.results`.
     """
-    if estimator_named(selection.estimator).slow:
-        return _by_layer(analysis, store, selection, report)
-    return _fits(analysis, store, selection, report)
-
-
-def _by_layer(
-    analysis: Analysis, store: Store, selection: Selection, report: Report | None
-) -> Fits:
+    if not estimator_named(selection.estimator).slow:
+        return _fits(analysis, store, selection, report)
     cached, total = [], len(selection.layers)
     count = counting(report or (lambda _: None), "fits", "layers")
     count(0, total)

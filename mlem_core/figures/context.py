@@ -105,8 +105,8 @@ class RenderedFigure:
 
 
 @dataclass(frozen=True)
-class Selected:
-    """Selection of an analysis with its tables, and the choices for drawing its figures.
+class FigureContext:
+    """Context of figures: what is selected of an analysis, its tables and what is kept beside them.
 
     Attributes
     ----------
@@ -231,11 +231,6 @@ class Selected:
     def correction(self) -> str:
         """Correction of p-values, by its name."""
         return self.drawing.options.get("correction", "bh")
-
-
-@dataclass(frozen=True)
-class FigureContext(Selected):
-    """Context of figures: what is selected, and what was computed beside its tables."""
 
     def intervals_of(self, similarity: str) -> LayerIntervals | None:
         """Confidence intervals of what is selected, where they have been computed."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -200,16 +199,6 @@ def profile_intervals(intervals: LayerIntervals, results: Results) -> pd.DataFra
     return wide.loc[list(results.layers)].reset_index().rename_axis(columns=None)
 
 
-# Of each way: what its axis is called, what it is, and the line on a screen.
-_IMPORTANCES = {
-    "left_out": (
-        "importance when left out (drop in ρ)",
-        "Drop in held-out ρ when the model is refitted without the feature; it can be negative.",
-        "What is lost when the model has to do without the feature.",
-    ),
-}
-
-
 def _importances(context: FigureContext) -> pd.DataFrame:
     """`importance.importances` of the selection."""
     selection = context.selection
@@ -218,23 +207,24 @@ def _importances(context: FigureContext) -> pd.DataFrame:
     return importance.importances(pairs, list(selection.layers), fits, selection.estimator)
 
 
-def draw_importance(context: FigureContext, way: str) -> RenderedFigure | None:
+@figure(
+    "importance_left_out",
+    "Importance where features correlate",
+    "What is lost when the model has to do without the feature.",
+)
+def draw_left_out(context: FigureContext) -> RenderedFigure | None:
     """Importance where features correlate; None with an estimator that is slow to fit again."""
     if estimator_named(context.selection.estimator).slow or len(context.selection.features) < 2:
         return None
+    results = context.results
     table = context.once("importances", lambda: _importances(context))
-    (value, meaning, _), results = _IMPORTANCES[way], context.results
-    drawn = table.rename(columns={way: "importance"}).assign(fold=0)
+    drawn = table.rename(columns={"left_out": "importance"}).assign(fold=0)
     folds = drawn[["model", "layer", "fold"]].drop_duplicates()
+    value = "importance when left out (drop in ρ)"
     return RenderedFigure(
         drawn_profiles(context, drawn, folds, context.all_features, value=value),
-        f"{value.partition(' (')[0].capitalize()} of each feature",
-        f"{meaning} Mean over folds. {computed_on(results.n_stimuli, 0, results.n_folds)}",
+        "Importance when left out of each feature",
+        "Drop in held-out ρ when the model is refitted without the feature; it can be negative. "
+        f"Mean over folds. {computed_on(results.n_stimuli, 0, results.n_folds)}",
         table,
-    )
-
-
-for _way, (*_, _line) in _IMPORTANCES.items():
-    figure(f"importance_{_way}", "Importance where features correlate", _line)(
-        partial(draw_importance, way=_way)
     )

@@ -58,8 +58,8 @@ from mlem_core.measures.similarity import agreement
 from mlem_core.pairs.similarities import SIMILARITIES
 
 Pair = tuple[Layer, Layer]
-# px; of a matrix that has the figure for itself, and of one that may be as wide as a column
-_ALONE, _COLUMN, _SMALL, _HALVES = 400, 340, 290, 300
+# px; of a matrix that has the figure for itself, of one of two below each other, and of two halves
+_ALONE, _COLUMN, _HALVES = 400, 340, 300
 _IN_FULL = 60  # letters of a layer's name on hovering
 _LONG = 52  # letters of a title that do not fit over a matrix
 _SPACE = 0.06  # between two matrices, as a part of the whole width
@@ -145,19 +145,15 @@ def _halves(of: Grid, upper: Matrix, lower: Matrix) -> Matrix:
     return Matrix(Measure("both", "both", title, "", f"{a.unit}; {b.unit}"), values, hover, flags)
 
 
-Arrangement = Literal["alone", "small", "narrow", "row", "column", "halves"]
-_SINGLE = ("alone", "small", "narrow")
-_NAMED_BELOW = ("small", "column")  # there is little room at their sides
+Arrangement = Literal["alone", "row", "column", "halves"]
 
 
 def matrix_figure(
     of: Grid, matrices: Sequence[Matrix], arranged: Arrangement, pair: Pair | None
 ) -> go.Figure:
     """The matrices beside or below each other; one alone has neither title nor dots."""
-    side = {"small": _SMALL, "column": _COLUMN, "narrow": _HALVES, "halves": _HALVES}.get(
-        arranged, SIDE
-    )
-    around, several = labels(of, side), arranged not in _SINGLE
+    side = {"column": _COLUMN, "halves": _HALVES}.get(arranged, SIDE)
+    around, several = labels(of, side), arranged != "alone"
     refs = list(map(panel_ref, range(len(matrices))))
     layout = quiet_layout(_ALONE, refs) | {"annotations": []}
     traces: list[Trace] = []
@@ -181,7 +177,8 @@ def matrix_figure(
             layout["annotations"].append(scale)
         traces += in_panel(ref, drawn)
         left = place == 0 or arranged == "column"
-        beside = left and arranged not in _NAMED_BELOW
+        # Below each other there is little room at their sides.
+        beside = left and arranged != "column"
         layout["annotations"] += around.annotations(ref, left=beside)
         if several:
             said = ": ".join(filter(None, matrix.measure[2:4]))
@@ -213,8 +210,8 @@ def _arrange(
     below: int,
 ) -> None:
     """Set the places of the matrices, all of one size, and the height of all."""
-    if arranged in (*_SINGLE, "halves"):
-        layout["height"] = {"small": _SMALL, "alone": _ALONE}.get(arranged, _HALVES)
+    if arranged in ("alone", "halves"):
+        layout["height"] = _ALONE if arranged == "alone" else _HALVES
         layout["yaxis"]["constraintoward"] = "top"
     elif arranged == "row":
         layout["height"] = SIDE
@@ -243,8 +240,8 @@ def _set_scale(
         layout["annotations"].append(note(text, 0.5, 0, xref="paper", yref="paper", **lies))
         below += 20 * (text.count("<br>") + 1)
     below += 60
-    top = 8 if arranged in _SINGLE else 58 if arranged == "halves" else 40
-    left = around.left if arranged not in _NAMED_BELOW else round(14 + around.tick_width)
+    top = {"alone": 8, "halves": 58}.get(arranged, 40)
+    left = round(14 + around.tick_width) if arranged == "column" else around.left
     layout["margin"] = {"l": left, "r": 16, "t": top, "b": below}
     layout["height"] += top + below
     length = 0.4 if arranged == "row" else 0.8

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from mlem_core.analysis.analysis import Analysis, Selection
-from mlem_core.analysis.fit_cache import keep_fits
+from mlem_core.analysis.fit_cache import fitted_results
 from mlem_core.analysis.grouped import Member, labels_of
 from mlem_core.analysis.representations import representations_of
 from mlem_core.analysis.results import Results
@@ -272,7 +272,8 @@ def keep_systems(analysis: Analysis, store: Store, selection: Selection | None =
     few = len({model for model, _ in analysis.layers}) < FEWEST
     if few or estimator_named(chosen.estimator).slow:
         return
-    results, bounds = keep_fits(analysis, store, chosen), known_intervals(analysis, store, chosen)
+    results = fitted_results(analysis, store, chosen)
+    bounds = known_intervals(analysis, store, chosen)
     left = analysis.kept(LEFT, store, chosen)
     beside: dict[str, Any] = {"bounds": bounds, "left": left, "store": store}
     _ = SystemsSummary(analysis, results, chosen, **beside).second_level
