@@ -16,7 +16,7 @@ import pandas as pd
 from mlem_core.analysis.pair_errors import none
 from mlem_core.base.files import replacing_files
 from mlem_core.base.labels import NAMES
-from mlem_core.base.text import Later, Lines, as_html, as_lines, fraction, listed, many, pairs_of
+from mlem_core.base.text import Lines, as_html, as_lines, fraction, listed, many, pairs_of
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.data.stimulus_csv import write_table
 from mlem_core.measures import similarity
@@ -69,8 +69,6 @@ class Results:
     n_pairs: int
     n_folds: int
     pair_errors: pd.DataFrame = field(default_factory=none)
-
-    plot = Later("figures.plots", "ResultsPlots")
 
     def _lines(self) -> tuple[str, Lines]:
         models = list(dict.fromkeys(model for model, _ in self.layers))

@@ -148,8 +148,8 @@ def as_html(title: str, lines: Lines, table: Any = None) -> str:
 class Later:
     """An attribute that is made of its owner by a class of another package, at its first use.
 
-    `plot = Later("report.figures", "ResultsPlots")` gives `results.plot.profiles()` without the
-    package of `results` knowing of figures: the name is resolved at run time, as the names of
+    `plot = Later("figures.plots", "AnalysisPlots")` gives `analysis.plot.profiles()` without the
+    package of `analysis` knowing of figures: the name is resolved at run time, as the names of
     `mlem_core` are.
     """
 

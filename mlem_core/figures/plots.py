@@ -1,14 +1,14 @@
 """The figures of an analysis by their names, for whoever draws them: `FIGURES` has a record each.
 
-`analysis.plot.profiles()` and `results.plot.similarity()` give a Plotly figure, the one that the
-app shows and *Download all* has; `analysis.plot.figure` draws any of them by its name.
+`analysis.plot.profiles()` gives a Plotly figure, the one that the app shows and *Download all* has;
+`analysis.plot.figure` draws any of them by its name.
 """
 
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -17,7 +17,6 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.analysis.analysis import Analysis, check_layers
-from mlem_core.analysis.results import Results
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer, Layers, Progress, Report, layer_name
 from mlem_core.figures.context import (
@@ -27,19 +26,14 @@ from mlem_core.figures.context import (
     FigureContext,
     FigureRecord,
     RenderedFigure,
-    with_interactions,
 )
-from mlem_core.figures.importances import feature_panels
-from mlem_core.figures.naming import naming, naming_layers
-from mlem_core.figures.profiles import profiles
-from mlem_core.figures.similarity import similarity_matrices
+from mlem_core.figures.naming import naming
 from mlem_core.inference.explanation import layer_of
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.storage.store import Store
 
 __all__ = [
-    "FIGURES", "AnalysisPlots", "Drawing", "FigureContext", "RenderedFigure", "ResultsPlots",
-    "all_figures", "draw",
+    "FIGURES", "AnalysisPlots", "Drawing", "FigureContext", "RenderedFigure", "all_figures", "draw",
 ]  # fmt: skip
 
 # Each module of this package registers its figures: a file more is a figure more.
@@ -112,36 +106,6 @@ def all_figures(
         if drawn is not None:
             figures[name] = drawn
     return figures
-
-
-@dataclass(frozen=True)
-class ResultsPlots:
-    """Figures of results, which `results.plot` is.
-
-    An explanation of two layers needs the analysis: `analysis.plot.why`.
-    """
-
-    results: Results
-    all_features: tuple[str, ...] = ()
-    layers: Mapping[str, str] = field(default_factory=dict)
-
-    def profiles(self) -> go.Figure:
-        """Importance of each feature over the layers, with the held-out ρ and its ceiling."""
-        results = self.results
-        features = self.all_features or tuple(results.feature_correlations.index)
-        terms = with_interactions(results.importance, features)
-        with naming_layers(self.layers):
-            last = dict(results.importance.groupby("model")["layer"].max())
-            if len(last) < 2 or self.layers:
-                return profiles(results.importance, results.scores, terms)
-            return feature_panels(results.importance, results.scores, terms, last)
-
-    def similarity(self) -> go.Figure:
-        """Weighted Kendall τ of the profiles, and RSA, of every two layers."""
-        with naming_layers(self.layers):
-            return similarity_matrices(
-                self.results.similarity_profiles, self.results.similarity_rsa
-            )
 
 
 @dataclass(frozen=True)

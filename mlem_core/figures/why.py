@@ -1,4 +1,4 @@
-"""Similarity of two layers, or a score, as a sum of contributions, and what more would change it.
+"""Similarity of two layers as a sum of contributions, and what more would change it.
 
 More are columns beside the features, and erasing a feature from a layer: how later layers change,
 beside bands of controls.
@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from mlem_core.analysis.analysis import Analysis, Selection
-from mlem_core.analysis.results import Results
 from mlem_core.base.labels import Names
-from mlem_core.base.typing import Layer, layer_name, parse_layer
-from mlem_core.figures.captions import joined, tau_by_chance
+from mlem_core.base.typing import layer_name, parse_layer
+from mlem_core.figures.captions import joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.groups import interval_bars
 from mlem_core.figures.naming import feature_labels, feature_name
@@ -50,8 +46,7 @@ from mlem_core.figures.style import (
 )
 from mlem_core.inference.chance import UNCORRECTED
 from mlem_core.inference.erased_measures import FORMS, IMPORTANCE, PREDICTIONS, REST, SURPRISAL
-from mlem_core.measures.decomposition import IDENTITIES, UNEXPLAINED, score_terms
-from mlem_core.measures.similarity import tau_terms
+from mlem_core.measures.decomposition import IDENTITIES, UNEXPLAINED
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.robustness.erasure import OUTSIDE, Erasure, known_erasure
@@ -201,77 +196,6 @@ def draw_why(context: FigureContext) -> RenderedFigure | None:
         ),
         table,
     )
-
-
-@figure(
-    "why_tau",
-    "Why two profiles are similar",
-    "The contribution of each feature to the τ of the two profiles.",
-)
-def draw_why_tau(context: FigureContext) -> RenderedFigure | None:
-    """The weighted Kendall τ of both profiles as a sum."""
-    results = context.results
-    if not context.several or results.n_profile_features < 2:
-        return None
-    table = terms_of_tau(results, *context.pair)
-    a, b = context.called
-    return RenderedFigure(
-        waterfall(table, context.all_features, "weighted Kendall τ"),
-        f"Why the profiles of {a} and {b} are similar",
-        "Weighted Kendall τ of the two importance profiles as a sum over features. Negative: the "
-        f"layers rank the feature differently. {tau_by_chance(results.n_profile_features)} "
-        f"{context.basis}",
-        table,
-    )
-
-
-def draw_why_score(context: FigureContext, side: int) -> RenderedFigure | None:
-    """The held-out ρ of one of both layers as a sum."""
-    if not context.several:
-        return None
-    results, layer = context.results, context.pair[side]
-    table = terms_of_score(context.analysis, context.selection, results, layer)
-    return RenderedFigure(
-        waterfall(table, context.all_features, "held-out ρ"),
-        f"Contributions to the held-out ρ of {context.called[side]}",
-        "Held-out ρ of the metric model as a sum over features, in proportion to the covariance of "
-        f"what each predicts with the ranks of the distances; mean over folds. {context.basis}",
-        table,
-    )
-
-
-for _side, _place in enumerate("ab"):
-    figure(
-        f"why_score_{_place}",
-        "Contributions to held-out ρ",
-        "The contribution of each feature to the held-out ρ of this layer.",
-    )(partial(draw_why_score, side=_side))
-
-
-def terms_of_tau(results: Results, a: Layer, b: Layer) -> pd.DataFrame:
-    """The weighted Kendall τ of the profiles of two layers as a sum: term, value."""
-    means = results.importance.groupby(["model", "layer", "feature"], sort=False)["importance"]
-    profiles = means.mean().unstack("feature")[list(dict.fromkeys(results.importance["feature"]))]
-    two = profiles.loc[[a, b]]
-    terms = tau_terms(two.to_numpy())[:, 0, 1]
-    return pd.DataFrame({"term": list(two.columns), "value": terms})
-
-
-def terms_of_score(
-    analysis: Analysis, selection: Selection, results: Results, layer: Layer
-) -> pd.DataFrame:
-    """Contribution of each feature to the held-out ρ of a layer: term, value (mean over folds).
-
-    Parameters
-    ----------
-    results : of the selection, which has the layer
-    """
-    pairs = analysis.pairs_of(replace(selection, layers=(layer,)))
-    weights = results.weights
-    of_layer = weights[(weights["model"] == layer[0]) & (weights["layer"] == layer[1])]
-    wide = of_layer.pivot(index="fold", columns="feature", values="weight").sort_index()
-    terms = score_terms(pairs, wide[list(pairs.columns.names)].to_numpy()[None])
-    return pd.DataFrame({"term": list(pairs.features), "value": terms[0].mean(axis=0)})
 
 
 MOST = 12

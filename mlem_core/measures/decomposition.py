@@ -19,7 +19,6 @@ import pandas as pd
 from mlem_core.base.errors import check_choice
 from mlem_core.base.typing import FloatArray, Layer, layer_name
 from mlem_core.base.work import one_thread_each
-from mlem_core.estimators.registry import tested_fits
 from mlem_core.measures.contributions import (
     EXACT_FEATURES,
     ORDERS,
@@ -29,7 +28,6 @@ from mlem_core.measures.contributions import (
 )
 from mlem_core.measures.similarity import average_ranks, pairs_of_layers, tau_by_chance
 from mlem_core.pairs.moments import PairMoments
-from mlem_core.pairs.statistics import PairStatistics
 
 UNEXPLAINED = "unexplained"
 # What any labels of words (items, sentences) contribute, see `mlem_core.inference.chance`.
@@ -165,29 +163,6 @@ def decompose(
         error = by_draw.std(axis=0, ddof=1) * np.sqrt(orders) * np.abs(scale)
     unexplained = moments.rsa - terms.sum(axis=0)
     return Decomposition(columns.features, terms, unexplained, moments.rsa, error)
-
-
-def score_terms(pairs: PairStatistics, weights: FloatArray) -> FloatArray:
-    """Part (n_layers, n_folds, n_features) of each feature in the held-out ρ of a layer's model.
-
-    ρ is shared out as the covariance of the predictions with the ranks of the distances inside the
-    fold is, which is a sum over the features; the terms of a fold add up to its ρ.
-
-    `weights` are (n_layers, n_folds, n_columns), see `mlem_core.estimators.registry.FoldFits`.
-    With interactions a product counts half for each of its two features.
-    """
-    columns, features = pairs.columns, np.arange(len(pairs.features))
-    share = (columns.first_feature == features[:, None]).astype(np.float64)
-    share += columns.second_feature == features[:, None]
-    rho = tested_fits(pairs, weights).rho
-    terms = np.zeros((*rho.shape, len(features)))
-    for fold in range(pairs.n_folds):
-        covariances = pairs.moments.inside_fold(fold).with_ranks
-        parts = (weights[:, fold] * covariances) @ share.T / 2
-        total = parts.sum(axis=1)
-        scale = np.divide(rho[:, fold], total, out=np.zeros_like(total), where=total != 0)
-        terms[:, fold] = parts * scale[:, None]
-    return terms
 
 
 # What counts as discordant; conventions, which a caption has to name.

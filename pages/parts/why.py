@@ -129,9 +129,7 @@ def _details(view: View) -> None:
     """All else that is known of the two layers, a part at a time."""
     parts: dict[str, tuple[str, Callable[[View], None]]] = {
         "pairs": ("Pairs of stimuli", _pairs),
-        "alone": ("Each layer alone", _alone),
         "rest": ("What else explains it", _rest),
-        "tau": ("By feature importance (τ)", partial(exporting.show_figure, figure="why_tau")),
         "other": ("Other similarities", _others),
         "export": ("Figures and export", _figures),
     }
@@ -204,14 +202,6 @@ def _figures(view: View) -> None:
     with right:
         for place in "ab":
             frame.attempt(partial(exporting.show_figure, view, f"stimulus_map_{place}"))
-
-
-def _alone(view: View) -> None:
-    """The held-out ρ of each of the two layers as a sum over features."""
-    for side, name, place in zip(st.columns(2, gap="large"), view.pair, "ab", strict=True):
-        with side:
-            st.markdown(f"**{plain(stored.layer_title(name))}**")
-            frame.attempt(partial(exporting.show_figure, view, f"why_score_{place}"))
 
 
 def _pairs(view: View) -> None:

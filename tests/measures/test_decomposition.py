@@ -10,9 +10,8 @@ import pytest
 from inputs import for_each, refused, statistics_of
 from scipy.stats import rankdata, spearmanr
 
-from mlem_core.estimators.base import RidgeMLEM
 from mlem_core.measures import similarity
-from mlem_core.measures.decomposition import UNEXPLAINED, decompose, score_terms
+from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 
 N = 45
 FEATURES, FOLDS = explicit.random_features(N), explicit.random_folds(N, 3)
@@ -160,23 +159,6 @@ def test_features_of_pure_noise_leave_terms_and_the_unexplained_as_they_were(n, 
     for term in ("true", UNEXPLAINED):
         assert after[term] == pytest.approx(before[term], abs=0.01)
     assert abs(after.drop(["true", UNEXPLAINED]).sum()) < 0.01
-
-
-@for_each("interactions", False, True)
-def test_score_terms_share_out_rho_as_the_covariance_of_the_explicit_pairs(interactions):
-    pairs = statistics_of(FEATURES, LAYERS, FOLDS, interactions=interactions)
-    fits = RidgeMLEM().cross_validate(pairs)
-    terms = score_terms(pairs, fits.weights)
-    np.testing.assert_allclose(terms.sum(axis=-1), fits.rho, atol=1e-9)
-    test, distances = explicit.held_out(FOLDS, 1), explicit.feature_distances(FEATURES)
-    x = (explicit.products(distances) if interactions else distances**2)[test]
-    ranks = rankdata(explicit.squared(LAYERS[2]))[test]
-    shares = [np.cov(column, ranks)[0, 1] for column in (x * fits.weights[2, 1]).T]
-    expected = np.array(shares[:4])
-    for share, (f, g) in zip(shares[4:], itertools.combinations(range(4), 2), strict=False):
-        expected[[f, g]] += share / 2
-    expected *= fits.rho[2, 1] / np.sum(shares)
-    np.testing.assert_allclose(terms[2, 1], expected, atol=1e-9)
 
 
 def test_tau_terms_add_up_to_tau_and_show_what_is_ranked_differently():
