@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.parameters import SEEDS, asked, frozen, parse_names, several
@@ -209,7 +209,7 @@ class StimulusSource(_Read):
         """
         values = {each.name: frozen(getattr(self, each.name)) for each in _FIELDS}
         source = StimulusSource(**values)
-        return _load(source, _read_from(source))
+        return _load(source, _state(source))
 
     @property
     def scoring_models(self) -> tuple[str, ...]:
@@ -229,30 +229,23 @@ def as_written(source: Source, path: str) -> Source:
     return replace(source, **defaults | {"stimuli": path})
 
 
-class _ReadFrom(NamedTuple):
-    """State of what stimuli are read from: files of stimuli, of RDMs, models' identities."""
-
-    files: tuple[tuple[Path, Stamp | None], ...]
-    rdms: tuple[tuple[Path, Stamp | None], ...]
-    models: tuple[str, ...]
+# Files of stimuli and of RDMs as they are, and the identities of models that stimuli are made by.
+_State = tuple[tuple[tuple[Path, Stamp | None], ...], tuple[str, ...]]
 
 
-def _read_from(source: StimulusSource) -> _ReadFrom:
-    return _ReadFrom(
-        tuple((path, stamp(path)) for path in source.stimulus_files),
-        tuple((Path(path), stamp(Path(path))) for _, path in source.rdms),
-        tuple(map(identity, source.scoring_models)),
-    )
+def _state(source: StimulusSource) -> _State:
+    files = [*source.stimulus_files, *(Path(path) for _, path in source.rdms)]
+    return tuple((path, stamp(path)) for path in files), tuple(map(identity, source.scoring_models))
 
 
 # Several commands look at the stimuli before and in a run, and a treebank takes seconds to read.
 @lru_cache(maxsize=4)
-def _load(source: StimulusSource, read_from: _ReadFrom) -> StimulusSet:
-    stimuli = _loaded(source, [path for path, _ in read_from.files])
-    now = _read_from(source)
-    if now != read_from:
-        files = {*now.files, *now.rdms} ^ {*read_from.files, *read_from.rdms}
-        raise changed(min((path.name for path, _ in files), default="a model that gives surprisal"))
+def _load(source: StimulusSource, state: _State) -> StimulusSet:
+    stimuli = _loaded(source, source.stimulus_files)
+    now = _state(source)
+    if now != state:
+        names = [path.name for path, _ in {*now[0]} ^ {*state[0]}]
+        raise changed(min(names, default="a model that gives surprisal"))
     return stimuli
 
 

@@ -83,13 +83,13 @@ def _replicates(text: str) -> int:
     return number
 
 
-def _add_bootstrap(command: argparse.ArgumentParser, what: str, of: str) -> None:
+def _add_bootstrap(command: argparse.ArgumentParser, what: str) -> None:
     command.add_argument(
         "--bootstrap",
         type=_replicates,
         default=0,
         metavar="N",
-        help=f"{what} over sentences and recurring words; {of}",
+        help=f"{what} over sentences and recurring words; they are the same for every N",
     )
 
 
@@ -293,7 +293,6 @@ def _add_analyze(commands: Any) -> argparse.ArgumentParser:
     _add_bootstrap(
         analyze,
         "also write intervals.csv and similarity_intervals.csv: 95 %% confidence intervals",
-        "they are the same for every N",
     )
     _add_chance(analyze, "also write importance_chance.csv: with the labels of each feature")
     analyze.add_argument("--out", required=True, metavar="DIR", help=_FOLDER)
@@ -324,7 +323,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     analyze = _add_analyze(commands)
     why = commands.add_parser("why", help="explain the similarity of two layers by features")
     _add_two_layers(why)
-    _add_bootstrap(why, "95 %% confidence intervals", "they are the same for every N")
+    _add_bootstrap(why, "95 %% confidence intervals")
     _add_chance(why, "contributions beyond those with the labels of each feature")
     why.add_argument(
         "--out",

@@ -7,8 +7,6 @@ screen. `basis` is its last part.
 
 from __future__ import annotations
 
-import re
-
 from mlem_core.base.text import fraction, pairs_of
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.inference.chance import UNCORRECTED, Chance, beyond_chance
@@ -41,80 +39,6 @@ def scores(coding: str) -> str:
         "ρ, ρ with ties at random (rho_a), the feature ceiling (where many pairs have equal "
         f"columns), and {chosen}, as the inner cross-validation chose it."
     )
-
-
-# The words that stand for a term in a text -> its name in docs/glossary.md, what it means.
-_TERMS: dict[str, tuple[str, str]] = {
-    r"held-out ρ": (
-        "Held-out ρ",
-        "Spearman's ρ of predicted and neural distances over pairs of stimuli that the model was "
-        "not fitted to",
-    ),
-    r"[Cc]eilings?": (
-        "Feature ceiling",
-        "an estimate of the highest held-out ρ that a function of the features, in their coding, "
-        "can reach; it is known only where many pairs have equal columns",
-    ),
-    r"\(FI\)|importances?": ("FI, importance", "the drop in held-out ρ when a feature is permuted"),
-    r"τ": (
-        "τ, weighted Kendall τ",
-        "how similarly two profiles order the features; high ranks count more",
-    ),
-    r"RSA": (
-        "RSA",
-        "Spearman's ρ of the neural distances of two layers over all pairs of stimuli; it does not "
-        "use features",
-    ),
-    r"CKA": (
-        "CKA",
-        "the correlation of the squared distances of two layers, U-centred; 0 on average for "
-        "unrelated layers",
-    ),
-    r"overlap": (
-        "Overlap of neighbours",
-        "how many of the 10 nearest neighbours of a stimulus in one layer are also nearest in the "
-        "other, from 0 (chance) to 1",
-    ),
-    r"Shapley|[Tt]erms?|[Cc]ontributions?": (
-        "Contribution",
-        "the part of a feature in the similarity of two layers, as far as the additive metric "
-        "explains it; contributions and the unexplained part add up to the similarity",
-    ),
-    r"[Uu]niversality": (
-        "Universality",
-        "a contribution between groups as a fraction of the contribution within groups",
-    ),
-    r"[Cc]oded|coding": (
-        "Coding",
-        "whether the metric sees that two stimuli differ, or also which values differ",
-    ),
-    r"95 %": ("95 % confidence interval", "for the population value, over the named units"),
-    r"Benjamini-Hochberg|BH": (
-        "p, corrected p, BH",
-        "at most 5 % of the significant results in the family are expected to be due to chance",
-    ),
-    r"audit": (
-        "Audit",
-        "the same analysis without stimuli at position 0, without outlier units, with other "
-        "distances, with random weights",
-    ),
-    r"MDS": (
-        "MDS",
-        "points in a plane whose distances are as close as possible to the true ones; the axes "
-        "have no meaning, and stress is the error of the distances",
-    ),
-}
-TERMS = tuple(name for name, _ in _TERMS.values())
-
-
-def glosses(text: str) -> str:
-    """The terms that occur in a text, as a list in Markdown; empty where none does."""
-    found = [
-        f"- **{name}**: {means}."
-        for words, (name, means) in _TERMS.items()
-        if re.search(rf"(?<!\w)(?:{words})(?!\w)", text)
-    ]
-    return "\n".join(found)
 
 
 def of_chance(chance: Chance | None) -> str:

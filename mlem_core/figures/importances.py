@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from mlem_core.analysis.decoding import cached_decoding
 from mlem_core.analysis.results import Results
 from mlem_core.base.text import minus
 from mlem_core.estimators.registry import estimator_named
@@ -17,7 +18,6 @@ from mlem_core.figures.context import FigureContext, RenderedFigure, figure, hel
 from mlem_core.figures.naming import feature_labels, layer_title, model_colors, model_labels
 from mlem_core.figures.profiles import (
     FI,
-    Drawn,
     chance_band,
     line_traces,
     lines_of,
@@ -84,8 +84,9 @@ def feature_panels(
         for place, (model, label, color) in enumerate(looks):
             if (line := lines.get((model, *key))) is not None:
                 called = {x: layer_title((model, round(x * max(last[model], 1)))) for x in line.x}
-                of = Drawn(title, label, model, color, place, faint=True)
-                drawn += line_traces(line, of, called, unit_of(value) if key[1] else "ρ")
+                unit = unit_of(value) if key[1] else "ρ"
+                looks_like = {"group": model, "color": color, "place": place, "faint": True}
+                drawn += line_traces(line, title, label, called, unit, **looks_like)
             if not key[1] and (line := lines.get((model, "ceiling", ""))) is not None:
                 look = {"color": color, "width": 1, "dash": "dot"}
                 hidden = {"showlegend": False, "legendgroup": model, "name": label}
@@ -199,14 +200,6 @@ def profile_intervals(intervals: LayerIntervals, results: Results) -> pd.DataFra
     return wide.loc[list(results.layers)].reset_index().rename_axis(columns=None)
 
 
-def _importances(context: FigureContext) -> pd.DataFrame:
-    """`importance.importances` of the selection."""
-    selection = context.selection
-    pairs = context.analysis.pairs_of(selection)
-    fits, _ = fitted(pairs, selection.estimator)
-    return importance.importances(pairs, list(selection.layers), fits, selection.estimator)
-
-
 @figure(
     "importance_left_out",
     "Importance where features correlate",
@@ -214,10 +207,16 @@ def _importances(context: FigureContext) -> pd.DataFrame:
 )
 def draw_left_out(context: FigureContext) -> RenderedFigure | None:
     """Importance where features correlate; None with an estimator that is slow to fit again."""
-    if estimator_named(context.selection.estimator).slow or len(context.selection.features) < 2:
+    results, selection = context.results, context.selection
+    if estimator_named(selection.estimator).slow or len(selection.features) < 2:
         return None
-    results = context.results
-    table = context.once("importances", lambda: _importances(context))
+
+    def importances() -> pd.DataFrame:
+        pairs = context.analysis.pairs_of(selection)
+        fits, _ = fitted(pairs, selection.estimator)
+        return importance.importances(pairs, list(selection.layers), fits, selection.estimator)
+
+    table = context.once("importances", importances)
     drawn = table.rename(columns={"left_out": "importance"}).assign(fold=0)
     folds = drawn[["model", "layer", "fold"]].drop_duplicates()
     value = "importance when left out (drop in ρ)"
@@ -226,5 +225,32 @@ def draw_left_out(context: FigureContext) -> RenderedFigure | None:
         "Importance when left out of each feature",
         "Drop in held-out ρ when the model is refitted without the feature; it can be negative. "
         f"Mean over folds. {computed_on(results.n_stimuli, 0, results.n_folds)}",
+        table,
+    )
+
+
+@figure(
+    "baseline_decoding",
+    "Decoding of each feature",
+    "How well each feature can be decoded from the same layers.",
+)
+def draw_decoding(context: FigureContext) -> RenderedFigure | None:
+    """Figure S10 of Jalouzot et al. (2024); None where it has not been computed."""
+    if context.drawing.store is None:
+        return None
+    table = cached_decoding(context.analysis, context.drawing.store, context.selection.layers)
+    if table is None:
+        return None
+    drawn = table[table["feature"].isin(context.selection.features)]
+    drawn = drawn.assign(importance=drawn["accuracy"] - drawn["majority"])
+    folds = drawn.drop_duplicates(["model", "layer", "fold"])
+    on = computed_on(context.results.n_stimuli, 0, context.results.n_folds)
+    return RenderedFigure(
+        drawn_profiles(
+            context, drawn, folds, context.all_features, value="accuracy above chance (Δ)"
+        ),
+        "Decoding of each feature",
+        "Accuracy of a linear classifier for each feature on held-out stimuli, above that of the "
+        f"most frequent value. Mean over folds, bands are {FOLDS}. {on}",
         table,
     )

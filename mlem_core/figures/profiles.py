@@ -92,8 +92,8 @@ def profiles(
         drawn: list[Trace] = []
         for place, name in enumerate(features):
             if (line := lines.get((model, "importance", name))) is not None:
-                of = Drawn(feature_name(name), labels[place], name, colors[name], place)
-                drawn += line_traces(line, of, called, unit)
+                of = feature_name(name), labels[place], called, unit
+                drawn += line_traces(line, *of, group=name, color=colors[name], place=place)
         for ends, grey in ((annotations.chance, chance_band), (annotations.noise, noise_band)):
             if ends is not None:
                 drawn += grey(ends[ends["model"] == model])
@@ -278,21 +278,27 @@ def _score_traces(line: Line, key: str, called: Mapping[int, str]) -> list[Trace
     return traces
 
 
-class Drawn(NamedTuple):
-    """What a line is of on hovering and in the legend, its group there, and its look: its place
-    among all of them decides mark and dash, and "faint" bands are many in a panel."""
+def line_traces(
+    line: Line,
+    name: str,
+    label: str,
+    called: Mapping[Any, str],
+    unit: str,
+    *,
+    group: str,
+    color: str,
+    place: int,
+    faint: bool = False,
+) -> list[Trace]:
+    """The line of a feature, or of a model, with its band.
 
-    name: str
-    label: str
-    group: str
-    color: str
-    place: int
-    faint: bool = False
-
-
-def line_traces(line: Line, of: Drawn, called: Mapping[Any, str], unit: str) -> list[Trace]:
-    """The line of a feature, or of a model, with its band; `called` says what its layers are."""
-    name, label, group, color, place, faint = of
+    Parameters
+    ----------
+    name, label, group : what it is of on hovering and in the legend, and its group there
+    called : what its layers are
+    place : among all lines, which decides mark and dash
+    faint : whether there are many in a panel
+    """
     symbol: Any = SYMBOLS[place % len(SYMBOLS)]
     marker: dict[str, Any] = {"symbol": symbol, "size": 4 if faint else 6, "maxdisplayed": MARKS}
     if len(line.x) == 1:

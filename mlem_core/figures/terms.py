@@ -181,28 +181,18 @@ def decomposition(context: FigureContext) -> Decomposition:
 
 
 def models_alike(context: FigureContext) -> pd.DataFrame:
-    """Contributions to the similarity of every two models: term, and a column of means a pair."""
+    """Contributions to the similarity of every two models.
+
+    A row a term, a column a pair of models: the mean over their pairs of layers.
+    """
     layers = list(context.selection.layers)
     of = RSA if context.compared is None else context.compared.similarity.name
     key = "means", of, context.chance is None
     summary = context.once(key, lambda: decomposition(context).summary(layers))
     names = list(dict.fromkeys(model for model, _ in layers))
     called = dict(zip(names, distinct(names, list(map(context.names.model, names))), strict=True))
-    models = [summary[side].map(called) for side in ("model_a", "model_b")]
-    return means_of_models(summary.assign(model_a=models[0], model_b=models[1]))
-
-
-def means_of_models(summary: pd.DataFrame) -> pd.DataFrame:
-    """A row a term, a column a pair of models: the mean over their pairs of layers.
-
-    Parameters
-    ----------
-    summary : of `mlem_core.measures.decomposition.Decomposition.summary`
-    """
-    both = summary["model_a"] + " and " + summary["model_b"]
-    alone = "within " + summary["model_a"]
-    pairs = both.where(summary["model_a"] != summary["model_b"], alone)
+    a, b = (summary[side].map(called) for side in ("model_a", "model_b"))
+    pairs = (a + " and " + b).where(a != b, "within " + a)
     wide = summary.assign(pair=pairs).pivot(index="term", columns="pair", values="mean")
-    return (
-        wide.loc[summary["term"].unique(), pairs.unique()].reset_index().rename_axis(columns=None)
-    )
+    wide = wide.loc[summary["term"].unique(), pairs.unique()]
+    return wide.reset_index().rename_axis(columns=None)

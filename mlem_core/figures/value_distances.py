@@ -143,14 +143,6 @@ def values_of(context: FigureContext) -> tuple[pd.DataFrame, str] | None:
     return results.value_distances, chosen
 
 
-def matrices_caption(feature: str, basis: str) -> str:
-    """Caption of the distances of every two values, a matrix a layer."""
-    return (
-        f"Squared distance of every two values of {feature} (mean over folds), {TARGET_UNITS}. "
-        f"Diagonal: two stimuli of one value. Empty: values of no pair. {basis}"
-    )
-
-
 def table_caption(feature: str) -> str:
     """Caption of the table behind these figures."""
     return (
@@ -186,7 +178,8 @@ def draw_values_matrices(context: FigureContext) -> RenderedFigure | None:
     return RenderedFigure(
         value_matrices(*values, layers, across),
         f"Distances of the values of {name}",
-        matrices_caption(name, some + context.basis),
+        f"Squared distance of every two values of {name} (mean over folds), {TARGET_UNITS}. "
+        f"Diagonal: two stimuli of one value. Empty: values of no pair. {some}{context.basis}",
         own,
     )
 

@@ -27,8 +27,9 @@ _TOKENIZER = re.compile(r"(tokenizer|vocab|spiece|sentencepiece|merges)[^/]*", r
 
 _FRESH = 30.0  # seconds that a commit counts as the newest one
 
-_ID = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?", re.ASCII)
-_REVISION = re.compile(r"[\w./-]{1,96}", re.ASCII)
+# What a model on the hub, and a branch, tag or commit of it, can be called.
+ID = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?", re.ASCII)
+REVISION = re.compile(r"[\w./-]{1,96}", re.ASCII)
 
 _MOST_REQUESTS = 30  # pull requests that are looked at for safetensors
 _WEIGHTS = ("model.safetensors", "model-[0-9]*-of-[0-9]*.safetensors")
@@ -99,16 +100,6 @@ def _read_json(name: str, path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InputError(f"the model folder {name!r}: {path.name} is not a JSON object.")
     return content
-
-
-def is_name(text: str) -> bool:
-    """Whether a model on the hub could have this name."""
-    return _ID.fullmatch(text) is not None
-
-
-def is_revision(text: str) -> bool:
-    """Whether a branch, tag or commit on the hub could have this name."""
-    return _REVISION.fullmatch(text) is not None
 
 
 def snapshot(name: str, revision: str | None = None) -> Path:

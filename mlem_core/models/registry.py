@@ -368,9 +368,9 @@ def _hub_errors(name: str) -> Iterator[None]:
         f"the model {id!r} of the Hugging Face hub has no revision {revision!r}: expected one "
         "of its branches, tags or commits, as its page there lists them."
     )
-    if not model_paths.is_name(id):
+    if not model_paths.ID.fullmatch(id):
         raise _unknown_model(name)
-    if revision and not model_paths.is_revision(revision):
+    if revision and not model_paths.REVISION.fullmatch(revision):
         raise no_revision
     try:
         yield

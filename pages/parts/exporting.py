@@ -15,7 +15,6 @@ from mlem_core import figures
 from mlem_core.base.errors import InputError
 from mlem_core.data.levels import STIMULUS
 from mlem_core.figures import DPI, FONTS, WIDTHS_MM, Paper
-from mlem_core.figures.captions import glosses
 from mlem_core.figures.context import RenderedFigure
 from mlem_core.figures.plots import FIGURES, draw
 from mlem_core.report.chosen import Chosen
@@ -25,6 +24,7 @@ from mlem_core.tasks.access import view_only
 from mlem_core.tasks.notes import Notes
 from pages.parts import choices, frame, stored
 from pages.parts.choices import plain, without_minus_zero
+from pages.parts.glosses import glosses
 from pages.parts.view import View
 
 OTHER = "other"

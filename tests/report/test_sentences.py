@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,7 +12,7 @@ from inputs import for_each, in_files, noise, probing
 from mlem_core import Store, run
 from mlem_core.analysis.fit_cache import fitted_results
 from mlem_core.figures import captions
-from mlem_core.figures.captions import FOLDS, TERMS, computed_on
+from mlem_core.figures.captions import FOLDS, computed_on
 from mlem_core.figures.compare import compare_caption
 from mlem_core.figures.importances import profiles_caption
 from mlem_core.figures.similarity import similarity_caption
@@ -22,7 +21,6 @@ from mlem_core.pairs.resampling_units import Units
 from mlem_core.report import formats
 from mlem_core.report.methods import KEYS, bibtex, methods_paragraph
 
-GLOSSARY = Path(__file__).resolve().parents[2] / "docs" / "glossary.md"
 WHETHER = "as same or different"
 OF_VALUES = "by value for pos, others as same or different"
 BASIS = computed_on(1_200, 719_400, 5)
@@ -83,10 +81,6 @@ def test_what_is_said(said, expected):
 )
 def test_what_is_not_said_of_what_is_not_there(said, not_there):
     assert not [words for words in not_there if words in said]
-
-
-def test_every_gloss_has_its_entry_in_the_glossary():
-    assert set(TERMS) <= {*re.findall(r"^### (.+)$", GLOSSARY.read_text("utf-8"), re.M)}
 
 
 def cells_of(text):
