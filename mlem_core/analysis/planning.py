@@ -93,8 +93,12 @@ MOST_STIMULI = 2_500
 
 
 def resolvable(stimuli: StimulusSet) -> list[str]:
-    """The features that can be resolved by value, in their order."""
-    return [column.name for column in feature_columns(stimuli) if column.resolvable]
+    """The features that can be resolved by value, each alone, in their order."""
+    return [
+        column.name
+        for column in feature_columns(stimuli)
+        if number_of_columns([column.with_names()]) <= MAX_COLUMNS
+    ]
 
 
 def recommended_values(stimuli: StimulusSet, spec: AnalysisSpec) -> tuple[str, ...]:
@@ -114,7 +118,9 @@ def recommended_values(stimuli: StimulusSet, spec: AnalysisSpec) -> tuple[str, .
     nominal = [
         column
         for column in columns
-        if column.kind == "nominal" and column.resolvable and len(column.present) >= FEWEST_VALUES
+        if column.kind == "nominal"
+        and column.has_few_values
+        and len(column.present) >= FEWEST_VALUES
     ]
     by_value: set[str] = set()
     for column in sorted(nominal, key=lambda column: len(column.present)):
@@ -216,8 +222,8 @@ def check_columns(columns: Sequence[FeatureColumn], spec: AnalysisSpec) -> None:
     if n_columns > MAX_COLUMNS:
         raise InputError(
             f"the {n} features make a model of {n_columns:,} weights; expected at most "
-            f"{MAX_COLUMNS:,}, so choose fewer features, no interactions, or code fewer features "
-            "by value."
+            f"{MAX_COLUMNS:,}, so choose fewer features, no interactions, code fewer features by "
+            "value, or merge their rare values (--merge-rare)."
         )
 
 

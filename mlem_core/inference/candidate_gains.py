@@ -213,7 +213,7 @@ class AugmentedFit(NamedTuple):
         if column.kind == "nominal" and len(column.present) == len(stimuli):
             raise InputError("no two stimuli have the same value")
         interactions = pairs.statistics.interactions
-        if column.resolvable and column.kind == "nominal" and not interactions:
+        if column.has_few_values and column.kind == "nominal" and not interactions:
             column = column.with_names()
         augmented = _with_column(pairs, column, missing)
         if _follows(augmented.statistics.moments):

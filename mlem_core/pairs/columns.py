@@ -20,7 +20,7 @@ from mlem_core.data.stimuli import Rdm, StimulusSet
 
 # The policies for missing values, each with what a screen calls it.
 MISSING = {"ignore": "no distance to any value", "level": "a value of its own"}
-# A feature with more values has more terms than its pairs can tell of, resolved by value.
+# A feature with more values is resolved by value only where it is named: it has many columns.
 MOST_RESOLVED: dict[str, int] = {"nominal": 24, "ordered": 12, **dict.fromkeys(GIVEN, 24)}
 MISSING_NAME = "(missing)"
 ALL, NONE = ("all",), ("none",)
@@ -53,8 +53,8 @@ class FeatureColumn:
         return sorted(pd.Series(self.values).dropna().unique().tolist())
 
     @property
-    def resolvable(self) -> bool:
-        """Whether it has few enough values to be resolved by value."""
+    def has_few_values(self) -> bool:
+        """Whether it has few enough values to be resolved by value without being named."""
         return len(self.present) <= MOST_RESOLVED[self.kind]
 
     def with_names(self, names: tuple[str, ...] | None = None) -> FeatureColumn:
@@ -151,28 +151,19 @@ def resolved_columns(
 ) -> list[FeatureColumn]:
     """`feature_columns`, those of these names resolved by value.
 
-    `names` may be ("all",), every feature that can be, and ("none",) or (), none.
+    `names` may be ("all",), every feature with few enough values, and ("none",) or (), none.
 
-    Raises InputError: an unknown feature, or one with too many values.
+    Raises InputError: an unknown feature.
     """
     columns, names = feature_columns(stimuli), names_in(names)
     by_name = {column.name: column for column in columns}
-    can = [column.name for column in columns if column.resolvable]
     if names == ALL and "all" not in by_name:
-        names = tuple(can)
+        names = tuple(column.name for column in columns if column.has_few_values)
     if names == NONE and "none" not in by_name:
         names = ()
     for name in names:
         if not isinstance(name, str) or name not in by_name:
             raise unknown("feature to resolve by value", name, [*by_name, "all", "none"])
-        column = by_name[name]
-        if not column.resolvable:
-            merge = f"merge its rare values (--merge-rare {name}=20), or "
-            raise InputError(
-                f"the {column.kind} feature {name!r} has {len(column.present):,} values, too many "
-                f"to resolve it by value (the limit is {MOST_RESOLVED[column.kind]}); "
-                f"{merge * (column.kind == 'nominal')}choose of {listed(can) if can else 'none'}."
-            )
     return [column.with_names() if column.name in names else column for column in columns]
 
 

@@ -78,8 +78,8 @@ def test_a_few_values_can_be_told_apart(given):
     columns = PairColumns.of(resolved_columns(found.select(["own"]), ["own"]))
     np.testing.assert_allclose(columns.as_distance, np.array([0.5, 1, 0.75, 0, 0, 0]) ** 2)
     assert columns.value_names == (("i0", "i1", "i2"),)
-    with refused("'own'", "too many"):
-        resolved_columns(given[0], ["own"])
+    with refused("columns", "merge rare values"):
+        PairColumns.of(resolved_columns(given[0], ["own"]))
 
 
 def test_scales_are_those_of_the_stimuli_that_were_fitted(given):
