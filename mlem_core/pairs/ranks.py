@@ -23,33 +23,10 @@ AT_ONCE = 2**17
 IN_MEMORY_BYTES = 2**30
 
 
-class Keys(NamedTuple):
-    """The pairs of a layer, or some of them, in ascending order of their distance.
-
-    sorted : (n,) 64-bit keys: the distance in the high bits, the number of the pair or its cell in
-        the low ones
-    number_bits : how many low bits are the number
-    """
-
-    sorted: NDArray[np.uint64]
-    number_bits: int
-
-    def slices(self, n: int) -> list[slice]:
-        """Cut into about n parts of the same size, no tie divided."""
-        keys, bits = self.sorted, np.uint64(self.number_bits)
-        edges = [0]
-        for edge in np.linspace(0, len(keys), n + 1).astype(int)[1:-1]:
-            above = ((keys[edge - 1] >> bits) + np.uint64(1)) << bits
-            edges.append(max(edges[-1], int(np.searchsorted(keys, above))))
-        return [slice(*ends) for ends in itertools.pairwise([*edges, len(keys)])]
-
-
-def keys_of(
-    distances: FloatArray,
-    overwrite: bool = False,
-    threads: int = 1,
-) -> Keys:
-    """Sort the pairs of a layer by distance.
+def pair_ranks(
+    distances: FloatArray, overwrite: bool = False, threads: int = 1
+) -> NDArray[np.uint32]:
+    """Twice the average ranks (1-based) of distances (n_pairs,): whole numbers, so exact.
 
     The number of a pair goes into the low bits of a 64-bit key and its distance, rounded to the
     bits that are left, into the high ones, so that one sort (vectorised in NumPy) does the work of
@@ -62,7 +39,7 @@ def keys_of(
     distances : (n_pairs,), may be squared; of at least 0
     overwrite : their memory may be used for the keys
     """
-    from mlem_core.pairs.kernels.sweep import to_keys
+    from mlem_core.pairs.kernels.sweep import fill_doubled_ranks, to_keys
 
     number_bits = max(1, (len(distances) - 1).bit_length())
     keys = (distances if overwrite else distances.copy()).view(np.uint64)
@@ -70,29 +47,17 @@ def keys_of(
     edges = np.linspace(0, len(keys), threads + 1).astype(int)
     keys.partition(edges[1:-1])
     each(lambda ends: keys[slice(*ends)].sort(), itertools.pairwise(edges), threads)
-    return Keys(keys, number_bits)
+    # No tie is divided between threads.
+    bits, starts = np.uint64(number_bits), [0]
+    for edge in edges[1:-1]:
+        above = ((keys[edge - 1] >> bits) + np.uint64(1)) << bits
+        starts.append(max(starts[-1], int(np.searchsorted(keys, above))))
+    doubled = np.empty(len(keys), dtype=np.uint32)
 
+    def fill(ends: tuple[int, int]) -> None:
+        fill_doubled_ranks(keys[slice(*ends)], number_bits, ends[0], doubled)
 
-def pair_ranks(
-    distances: FloatArray, overwrite: bool = False, threads: int = 1
-) -> NDArray[np.uint32]:
-    """Twice the average ranks (1-based) of distances (n_pairs,): whole numbers, so exact.
-
-    What is tied, and the parameters: see `keys_of`.
-    """
-    return doubled_ranks(keys_of(distances, overwrite, threads), threads)
-
-
-def doubled_ranks(keys: Keys, threads: int = 1) -> NDArray[np.uint32]:
-    """(n_pairs,) twice the average ranks, from the keys of all pairs."""
-    from mlem_core.pairs.kernels import sweep
-
-    doubled = np.empty(len(keys.sorted), dtype=np.uint32)
-
-    def fill(part: slice) -> None:
-        sweep.fill_doubled_ranks(keys.sorted[part], keys.number_bits, part.start, doubled)
-
-    each(fill, keys.slices(threads), threads)
+    each(fill, itertools.pairwise([*starts, len(keys)]), threads)
     return doubled
 
 

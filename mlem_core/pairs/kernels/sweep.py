@@ -28,14 +28,6 @@ def to_keys(bits: Array, number_bits: int) -> None:
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def _end_of_tie(keys: Array, start: int, bits: np.uint64) -> int:
-    stop = start + 1
-    while stop < len(keys) and keys[stop] >> bits == keys[start] >> bits:
-        stop += 1
-    return stop
-
-
-@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def fill_doubled_ranks(keys: Array, number_bits: int, below: int, doubled: Array) -> None:
     """Twice the average ranks (n_pairs,) of pairs, filled for those of some keys.
 
@@ -44,7 +36,9 @@ def fill_doubled_ranks(keys: Array, number_bits: int, below: int, doubled: Array
     bits, number = np.uint64(number_bits), np.uint64((1 << number_bits) - 1)
     start = 0
     while start < len(keys):
-        stop = _end_of_tie(keys, start, bits)
+        stop = start + 1
+        while stop < len(keys) and keys[stop] >> bits == keys[start] >> bits:
+            stop += 1
         for k in range(start, stop):
             doubled[keys[k] & number] = 2 * below + start + stop + 1
         start = stop
