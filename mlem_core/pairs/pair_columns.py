@@ -376,8 +376,8 @@ class PairColumns:
                     row += predicted.take(places)
         return found
 
-    def part_codes(self, part: int, first: IntArray, second: IntArray) -> PartCodes:
-        """Numbers of the distinct values that a part of the columns has for pairs of stimuli.
+    def part_codes(self, part: int, first: IntArray, second: IntArray) -> IntArray:
+        """(n_pairs,) number of the value that a part of the columns has for pairs of stimuli.
 
         `part` is one of `parts`, by number.
         """
@@ -388,8 +388,7 @@ class PairColumns:
         if one is None or other is None:
             weights = np.where(self.part == part, 1.0, 0.0)[None]
             values = np.round(self.predictions(weights, first, second)[0], DIGITS)
-            distinct, inverse = np.unique(values, return_inverse=True)
-            return PartCodes(inverse.astype(np.int64), len(distinct))
+            return np.unique(values, return_inverse=True)[1].astype(np.int64)
         number = np.arange(len(one.values))
         if one is not other:
             products = np.round(np.outer(one.values, other.values), DIGITS)
@@ -401,7 +400,7 @@ class PairColumns:
             if one is not other:
                 own = own * len(other.values) + other.of_pairs(first[at], second[at])
             codes[at] = number[own]
-        return PartCodes(codes, int(number.max()) + 1)
+        return codes
 
     @cached_property
     def _pair_classes(self) -> tuple[PairClasses | None, ...]:
@@ -420,19 +419,6 @@ class PairColumns:
         table[:, a, b] = table[:, b, a] = own[:, : len(a)]
         of_value = own[:, len(a) :]
         return table + of_value[:, :, None] + of_value[:, None, :]
-
-
-class PartCodes(NamedTuple):
-    """Numbers of the distinct values of a part of the columns.
-
-    Attributes
-    ----------
-    codes : (n_pairs,) number of the value of each pair
-    n_codes : all are below it; some may be of no pair
-    """
-
-    codes: IntArray
-    n_codes: int
 
 
 @dataclass(frozen=True)

@@ -269,15 +269,15 @@ def group_pairs(
     members = stimuli[first], stimuli[second]
     group, n_groups = np.zeros(len(first), dtype=np.int64), 1
     for part in range(len(columns.parts)):
-        of_part = columns.part_codes(part, *members)
-        group, n_groups = _numbered(group * of_part.n_codes + of_part.codes)
+        codes = columns.part_codes(part, *members)
+        group, n_groups = _numbered(group * (codes.max(initial=0) + 1) + codes)
         if n_groups > limit:
             return None
     representative = np.empty(n_groups, dtype=np.int64)
     representative[group[::-1]] = np.arange(len(group))[::-1]
     members = members[0][representative], members[1][representative]
     codes = np.stack(
-        [columns.part_codes(part, *members).codes for part in range(len(columns.parts))], axis=1
+        [columns.part_codes(part, *members) for part in range(len(columns.parts))], axis=1
     )
     for part, own in enumerate(codes.T):
         rest, _ = group_rows(np.delete(codes, part, axis=1))
