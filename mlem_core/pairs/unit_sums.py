@@ -351,18 +351,20 @@ def unit_sums(
         sides = pairs.sides(rows, tile)
         all_ranks += _added(of_rows, _mean_product(sides))
         all_totals += of_rows @ tile[:, D + L :].sum(axis=2)
-        by_block = _sums_by_block(moments, rows, tile)
+        by_block = _sums_by_block(moments, tile)
         block = moments.block[rows]
         for fold in range(n_folds):
             blocks = moments.training(fold)
             own = np.flatnonzero(blocks[block])
-            products = _column_products(columns, rows[own], by_block, own, blocks)
+            sums = by_block[blocks][:, own].sum(axis=0)
+            products = _column_products(columns, rows[own], sums)
             training[fold] += _added(of_rows[:, own], products)
             blocks = moments.tested(fold)
             own = np.flatnonzero(blocks[block])
             if not len(own):
                 continue
-            products = _column_products(columns, rows[own], by_block, own, blocks)
+            sums = by_block[blocks][:, own].sum(axis=0)
+            products = _column_products(columns, rows[own], sums)
             tested[fold, :, :D] += _added(of_rows[:, own], products[:, :D])
             tested[fold, :, D:] += _added(of_rows[:, own], products[:, D + L :])
             inside = [side[own][:, :, blocks[moments.block]] for side in sides]
@@ -449,52 +451,32 @@ def _mean_product(sides: Sequence[FloatArray]) -> FloatArray:
     return np.asarray(sum(products) / len(products))
 
 
-class _BlockSums(NamedTuple):
-    """Sums over the pairs of some stimuli with those of each block.
+def _sums_by_block(moments: PairMoments, tile: FloatArray) -> FloatArray:
+    """(n_blocks, n_rows, n_matrices, n_basis + n_pairwise) sums over the stimuli of each block.
 
-    Attributes
-    ----------
-    with_basis : (n_blocks, n_rows, n_matrices, n_basis) of matrices with the basis
-    with_pairwise : (n_blocks, n_rows, n_matrices, n_pairwise) with the other columns
+    Of products with the basis, then with the columns that are no sums of products; `tile` is
+    (n_rows, n_matrices, n_stimuli), as `_PairMatrices.rows` gives it.
     """
-
-    with_basis: FloatArray
-    with_pairwise: FloatArray
-
-
-def _sums_by_block(moments: PairMoments, rows: IntArray, tile: FloatArray) -> _BlockSums:
-    """`tile` is (n_rows, n_matrices, n_stimuli), as `_PairMatrices.rows` gives it."""
     basis, D = moments.columns.basis, moments.n_pairwise
-    shape = (moments.n_blocks, *tile.shape[:2])
-    with_basis = np.empty((*shape, basis.shape[1]))
-    with_pairwise = np.empty((*shape, D))
-    for block in range(moments.n_blocks):
+    sums = np.empty((moments.n_blocks, *tile.shape[:2], basis.shape[1] + D))
+    for block, own in enumerate(sums):
         others = np.flatnonzero(moments.block == block)
         values = tile[:, :, others]
-        with_basis[block] = values @ basis[others]
-        with_pairwise[block] = values @ np.swapaxes(values[:, :D], 1, 2)
-    return _BlockSums(with_basis, with_pairwise)
+        own[:, :, : basis.shape[1]] = values @ basis[others]
+        own[:, :, basis.shape[1] :] = values @ np.swapaxes(values[:, :D], 1, 2)
+    return sums
 
 
-def _column_products(
-    columns: PairColumns,
-    stimuli: IntArray,
-    sums: _BlockSums,
-    rows: IntArray,
-    blocks: NDArray[np.bool_],
-) -> FloatArray:
-    """(n_rows, n_matrices, n_columns + 1) products with the columns, and sums, over some blocks.
+def _column_products(columns: PairColumns, stimuli: IntArray, sums: FloatArray) -> FloatArray:
+    """(n_stimuli, n_matrices, n_columns + 1) products with the columns, and sums.
 
-    `rows` (n_rows,) are places of the stimuli in the sums.
+    `sums` are those of `_sums_by_block` over some blocks.
     """
-    with_basis = sums.with_basis[blocks][:, rows].sum(axis=0)
-    products = np.empty((*with_basis.shape[:2], len(columns) + 1))
+    products = np.empty((*sums.shape[:2], len(columns) + 1))
     left = columns.basis[stimuli][:, None, columns.left]
-    by_term = left * with_basis[:, :, columns.right]
-    products[:, :, columns.product_columns] = columns.sum_terms(by_term)
-    pairwise = list(columns.pairwise)
-    products[:, :, pairwise] = sums.with_pairwise[blocks][:, rows].sum(axis=0)
-    products[:, :, -1] = with_basis[:, :, 0]
+    products[:, :, columns.product_columns] = columns.sum_terms(left * sums[:, :, columns.right])
+    products[:, :, list(columns.pairwise)] = sums[:, :, columns.basis.shape[1] :]
+    products[:, :, -1] = sums[:, :, 0]
     return products
 
 
