@@ -115,11 +115,10 @@ class PermutedContributions:
             for fold in folds:
                 outside = _regular(self.outside[fold], of_columns[fold])
                 of_tested = of_columns[moments.n_folds + fold]
-                inside = _without_untested(moments, fold, of_tested)
-                centred = inside.centred(self.inside[fold].rank_means)
+                inside = _inside(moments, fold, of_tested, self.inside[fold].rank_means)
                 of_fold = self._every_set(fold, feature) if is_exact else few[fold]
                 for subset, share in of_fold:
-                    terms[some] += share * _added(permuted, subset, outside, centred)
+                    terms[some] += share * _added(permuted, subset, outside, inside)
         return terms * rank_scale(self.equations)
 
     def _every_set(self, fold: int, feature: int) -> Iterator[tuple[FeatureSubset, float]]:
@@ -139,22 +138,6 @@ class PermutedContributions:
         return [(others, 1.0)] if self.beyond_all else [(empty, 0.5), (others, 0.5)]
 
 
-class _Sums(NamedTuple):
-    """Sums over pairs of the columns of a permuted feature.
-
-    columns : (n_permutations, n_columns)
-    with_ranks : (n_permutations, n_layers, n_columns) of products with the ranks
-    """
-
-    columns: FloatArray
-    with_ranks: FloatArray
-
-    def centred(self, rank_means: FloatArray) -> FloatArray:
-        """(n_permutations, n_columns, n_layers) of products less their means (n_layers,)."""
-        centred = self.with_ranks - rank_means[:, None] * self.columns[:, None]
-        return centred.transpose(0, 2, 1)
-
-
 class _FeatureEquations(NamedTuple):
     """Equations of the columns of a permuted feature outside a fold, as those of `FoldEquations`.
 
@@ -168,31 +151,42 @@ class _FeatureEquations(NamedTuple):
     with_ranks: FloatArray
 
 
-def _regular(moments: SetMoments, of_columns: ColumnSums) -> _FeatureEquations:
+def _regular(moments: SetMoments, sums: ColumnSums) -> _FeatureEquations:
     """Equations from sums over the pairs outside a fold; `moments` are those of the true values."""
-    sums = _Sums(of_columns.columns(), of_columns.with_targets)
-    means = sums.columns[:, :, None] / max(of_columns.n_pairs, 1.0)
-    gram, with_others = of_columns.gram(), of_columns.with_others()
-    gram -= means * sums.columns[:, None]
+    columns, gram, with_others = sums.columns(), sums.gram(), sums.with_others()
+    gram -= columns[:, :, None] / max(sums.n_pairs, 1.0) * columns[:, None]
     diagonal = np.einsum("poo->po", gram)
     constant = ~(diagonal > 0)
     diagonal += np.where(constant, 1.0, STABLE * diagonal)
-    others = of_columns.permuted.others.numbers
-    with_others -= sums.columns[:, :, None] * moments.means[others]
-    with_ranks = np.where(constant[:, :, None], 0.0, sums.centred(moments.rank_means))
-    return _FeatureEquations(gram, with_others, with_ranks)
+    with_others -= columns[:, :, None] * moments.means[sums.permuted.others.numbers]
+    centred = _centred(columns, sums.with_targets, moments.rank_means)
+    return _FeatureEquations(gram, with_others, np.where(constant[:, :, None], 0.0, centred))
 
 
-def _without_untested(moments: PairMoments, fold: int, of_columns: ColumnSums) -> _Sums:
-    """Sums over the pairs inside a fold without those that do not test it."""
-    sums = _Sums(of_columns.columns(), of_columns.with_targets)
-    if moments.untested is None:
-        return sums
-    permuted = of_columns.permuted.of_permutations(of_columns.some)
-    inside = moments.folds[moments.untested.first] == fold
-    first, second = moments.untested.first[inside], moments.untested.second[inside]
-    of_pairs = permuted.sums_of_pairs(first, second, moments.untested.ranks[:, inside])
-    return _Sums(sums.columns - of_pairs[0], sums.with_ranks - of_pairs[1])
+def _inside(
+    moments: PairMoments, fold: int, sums: ColumnSums, rank_means: FloatArray
+) -> FloatArray:
+    """(n_permutations, n_columns, n_layers) centred products over the pairs that test a fold."""
+    columns, with_ranks = sums.columns(), sums.with_targets
+    if moments.untested is not None:
+        permuted = sums.permuted.of_permutations(sums.some)
+        inside = moments.folds[moments.untested.first] == fold
+        first, second = moments.untested.first[inside], moments.untested.second[inside]
+        of_pairs = permuted.sums_of_pairs(first, second, moments.untested.ranks[:, inside])
+        columns, with_ranks = columns - of_pairs[0], with_ranks - of_pairs[1]
+    return _centred(columns, with_ranks, rank_means)
+
+
+def _centred(columns: FloatArray, with_ranks: FloatArray, rank_means: FloatArray) -> FloatArray:
+    """(n_permutations, n_columns, n_layers) products with ranks of means (n_layers,), centred.
+
+    Parameters
+    ----------
+    columns : (n_permutations, n_columns) sums
+    with_ranks : (n_permutations, n_layers, n_columns) sums of products with the ranks
+    """
+    centred = with_ranks - rank_means[:, None] * columns[:, None]
+    return centred.transpose(0, 2, 1)
 
 
 def _added(
