@@ -32,14 +32,14 @@ from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.chance import Chance, chance_at_level
 from mlem_core.inference.influence import score_influence, similarity_influence, values_without
-from mlem_core.inference.intervals import PERMUTATIONS
+from mlem_core.inference.intervals import PERMUTATIONS, Left
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.resample import PERMUTED, check_enough, t_quantile
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.importance import Fits, fitted
 from mlem_core.pairs.designs import pairs_among
-from mlem_core.pairs.moment_sums import layer_moments
-from mlem_core.pairs.moments import PairMoments, moments_of_columns, pair_moments
+from mlem_core.pairs.moments import moments_of_columns
+from mlem_core.pairs.permuted_moments import PermutedFeature
 from mlem_core.pairs.resampling_units import Blocks, StimulusUnits
 from mlem_core.pairs.scored_pairs import ScoredPairs
 from mlem_core.pairs.similarities import SIMILARITIES, Similarity
@@ -393,7 +393,7 @@ def identity_reach(
         level = identity.partition(" ")[0]
         mean = np.where(np.array(chance.levels) == level, chance.mean[:, 0, -1], 0.0)
         large = np.flatnonzero(np.abs(mean) > SMALL_PART * np.abs(mean).sum())
-        by_label: list[list[_Labelled]] = []
+        by_label: list[list[Left]] = []
         for feature in large.tolist():
             ways = exchanges(some, pairs.folds, names[feature])
             way = next(way for way in ways if way.level == level)
@@ -420,32 +420,15 @@ def identity_reach(
     return np.array(reach)
 
 
-class _Labelled(NamedTuple):
-    """Change (n_blocks,) of a contribution without each block, and how many are of each kind."""
-
-    without: FloatArray
-    sizes: tuple[int, ...]
-
-
 def _labelled_influence(
     pairs: LayerPairs, stimuli: StimulusSet, feature: int, givers: NDArray[np.int64]
-) -> _Labelled:
-    """Influence on what a feature contributes to two layers where stimuli take others' values."""
-    labelled = replace(
-        pairs, statistics=replace(pairs.statistics, moments=_with_values_of(pairs, feature, givers))
-    )
+) -> Left:
+    """Change of what a feature contributes to two layers where stimuli take others' values."""
+    moments = pairs.statistics.moments
+    permuted = PermutedFeature(moments.columns, feature, givers[None], moments.block)
+    (relabelled,) = permuted.moments(moments, [*pairs.squared, *pairs.ranks])
+    labelled = replace(pairs, statistics=replace(pairs.statistics, moments=relabelled))
     some_blocks = pairs.units.blocks(LABELLED_BLOCKS)
     blocks = BlockSums.of(labelled, stimuli, blocks=some_blocks)
     influence = similarity_influence(blocks.sums).terms[:, feature, 0, -1]
-    return _Labelled(blocks.without(np.zeros(()), influence), blocks.sizes)
-
-
-def _with_values_of(pairs: LayerPairs, feature: int, givers: NDArray[np.int64]) -> PairMoments:
-    """Moments of pairs whose stimuli take the values of a feature from givers (n_stimuli,)."""
-    moments = pairs.statistics.moments
-    columns = moments.columns.with_values_of(givers, feature)
-    layers = [
-        layer_moments(columns, pairs.folds, squared, doubled)
-        for squared, doubled in zip(pairs.squared, pairs.ranks, strict=True)
-    ]
-    return pair_moments(columns, pairs.folds, layers, moments.rank_products, moments.untested)
+    return Left(blocks.without(np.zeros(()), influence), blocks.sizes)
