@@ -45,7 +45,7 @@ def value_distances(
 
     Source: the metric on one-hot codes of Jalouzot et al. 2024, with a term for each value.
     """
-    parts = []
+    parts, of_layers = [], pd.DataFrame(layers, columns=["model", "layer"])
     for f, names in enumerate(pairs.columns.value_names):
         if not names:
             continue
@@ -54,22 +54,21 @@ def value_distances(
         distances = own @ design(len(names)).T
         separations = np.zeros_like(distances)
         separations[..., first != second] = own[..., : int((first != second).sum())]
-        values, n_codes = np.array(names, dtype=object), len(first)
-        counts = pairs_of_values(pairs.moments, f)
-        part = pd.DataFrame(
+        values = np.array(names, dtype=object)
+        of_values = pd.DataFrame(
             {
-                "model": np.repeat(np.array([m for m, _ in layers], dtype=object), n_codes),
-                "layer": np.repeat(np.array([n for _, n in layers], dtype=np.int64), n_codes),
                 "feature": pairs.features[f],
-                "value_a": np.tile(values[first], len(layers)),
-                "value_b": np.tile(values[second], len(layers)),
-                "distance": distances.mean(axis=1).ravel(),
-                "sd": distances.std(axis=1, ddof=min(1, pairs.n_folds - 1)).ravel(),
-                "separation": separations.mean(axis=1).ravel(),
-                "n_pairs": np.tile(counts.astype(np.int64), len(layers)),
+                "value_a": values[first],
+                "value_b": values[second],
+                "n_pairs": pairs_of_values(pairs.moments, f).astype(np.int64),
             }
         )
-        parts.append(part)
+        part = of_layers.merge(of_values, how="cross").assign(
+            distance=distances.mean(axis=1).ravel(),
+            sd=distances.std(axis=1, ddof=min(1, pairs.n_folds - 1)).ravel(),
+            separation=separations.mean(axis=1).ravel(),
+        )
+        parts.append(part[list(COLUMNS)])
     if not parts:
         return pd.DataFrame(columns=list(COLUMNS))
     return pd.concat(parts, ignore_index=True)
