@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.typing import FloatArray
-from mlem_core.estimators.base import MetricModel, RidgeMLEM
+from mlem_core.estimators.base import RidgeMLEM, TableModel
 from mlem_core.estimators.spearman import FRRSA, Cells, SoftRankMLEM, SpearmanMLEM
 from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.pairs.distances import squared_distances
@@ -67,13 +67,13 @@ class PublishedMLEM(SoftRankMLEM):
         return self
 
 
-FAST: dict[str, Callable[[], MetricModel]] = {
+FAST: dict[str, Callable[[], TableModel]] = {
     "spearman-I": lambda: SpearmanMLEM(interactions=True),
     "FR-RSA-I": lambda: FRRSA(interactions=True),
     "ridge-I": lambda: RidgeMLEM(interactions=True),
     "ridge-I on ranks": lambda: RidgeMLEM(interactions=True, target="rank"),
 }
-SLOW: dict[str, Callable[[int], MetricModel]] = {
+SLOW: dict[str, Callable[[int], TableModel]] = {
     "spearman-I, published": lambda seed: PublishedMLEM(
         interactions=True, strength=1.0, random_state=seed
     ),
@@ -146,7 +146,7 @@ def simulate(kind: str, seed: int, noise: float, names: tuple[str, ...]) -> list
     found = []
     for name in names:
         if name == PLANTED:
-            model: MetricModel = RidgeMLEM((1.0,), interactions=True).fit(train, rows[:TRAIN])
+            model: TableModel = RidgeMLEM((1.0,), interactions=True).fit(train, rows[:TRAIN])
             model.coef_ = matrix[metric_terms(n_features)]
         else:
             model = FAST[name]() if name in FAST else SLOW[name](seed)

@@ -41,12 +41,14 @@ _KINDS = {
 }
 
 
-class MetricModel(BaseEstimator):
+class TableModel(Solver, BaseEstimator):
     """Predicts the squared distance of two stimuli as Δᵀ W Δ + b, Δ their feature distances.
 
-    A subclass's `fit` calls `_given` first and `_keep` last; its `__init__` stores at least these
-    parameters. Stimuli to predict or score need the features of the fit, found by name, each of
-    the same kind; other columns are refused, as scikit-learn does.
+    A subclass says in `solve` how it is fitted on the statistics of pairs: `fit` does so on all
+    pairs of one layer, `cross_validate` for all layers at once. Its `__init__` stores at least
+    these parameters; `mlem_core.estimators.registry` makes it known by name. Stimuli to predict or
+    score need the features of the fit, found by name, each of the same kind; other columns are
+    refused, as scikit-learn does.
 
     Parameters
     ----------
@@ -86,6 +88,45 @@ class MetricModel(BaseEstimator):
         tags.target_tags.required = tags.target_tags.multi_output = True
         tags.target_tags.single_output = False  # y has a column a unit
         return tags
+
+    def inner_folds(self, columns: Sequence[FeatureColumn], groups: IntArray) -> IntArray | None:
+        """(n_stimuli,) the folds with which `fit` chooses something; None where it does not."""
+        return None
+
+    def fit(
+        self, X: StimulusSet | pd.DataFrame, y: NDArray[np.floating], groups: IntArray | None = None
+    ) -> Self:
+        """Fit the metric on all pairs of the stimuli.
+
+        Parameters
+        ----------
+        X : a StimulusSet, or a DataFrame (n_stimuli, n_features) whose numeric columns are ordered
+        y : (n_stimuli, n_units) representations, or (n_stimuli, n_stimuli) precomputed distances
+        groups : (n_stimuli,) groups that folds keep together; by default those of the StimulusSet,
+            else every stimulus is its own. Of no effect where nothing is cross-validated
+
+        Raises InputError: a parameter that cannot be used; X without names of its columns, or with
+        a column `sentence`; y that is not two-dimensional, finite and of one row a stimulus; groups
+        that are not one a stimulus.
+        """
+        self.check()
+        columns, rows = self._given(X, y)
+        folds = self.inner_folds(columns, stimulus_groups(groups, X))
+        statistics = self._statistics(columns, rows, folds, self.interactions)
+        training_pairs = None
+        if self.needs_pairs:
+            training_pairs = TrainingPairs.of(
+                statistics.columns,
+                statistics.moments.folds,
+                1,
+                lambda _: squared_distances(rows, self.distance, layer="y"),
+            )
+        solution = self.solve(statistics, [None], training_pairs)
+        intercept = 0.0 if solution.intercept is None else float(solution.intercept[0, 0])
+        self._keep(columns, statistics.columns, solution.coef[0, 0], intercept)
+        if solution.alpha is not None:
+            self.alpha_ = float(solution.alpha[0, 0])
+        return self
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """(n_columns,) names of the terms; `input_features` may only be those of the fit."""
@@ -255,53 +296,6 @@ def stimulus_groups(groups: Any, X: StimulusSet | pd.DataFrame) -> IntArray:
     )
 
 
-class TableModel(Solver, MetricModel):
-    """A metric model that is fitted on the statistics of pairs; a subclass says how in `solve`.
-
-    `fit` is the same solver on all pairs of one layer as `cross_validate` for all layers at once.
-    `mlem_core.estimators.registry` makes a model known by name.
-    """
-
-    def inner_folds(self, columns: Sequence[FeatureColumn], groups: IntArray) -> IntArray | None:
-        """(n_stimuli,) the folds with which `fit` chooses something; None where it does not."""
-        return None
-
-    def fit(
-        self, X: StimulusSet | pd.DataFrame, y: NDArray[np.floating], groups: IntArray | None = None
-    ) -> Self:
-        """Fit the metric on all pairs of the stimuli.
-
-        Parameters
-        ----------
-        X : a StimulusSet, or a DataFrame (n_stimuli, n_features) whose numeric columns are ordered
-        y : (n_stimuli, n_units) representations, or (n_stimuli, n_stimuli) precomputed distances
-        groups : (n_stimuli,) groups that folds keep together; by default those of the StimulusSet,
-            else every stimulus is its own. Of no effect where nothing is cross-validated
-
-        Raises InputError: a parameter that cannot be used; X without names of its columns, or with
-        a column `sentence`; y that is not two-dimensional, finite and of one row a stimulus; groups
-        that are not one a stimulus.
-        """
-        self.check()
-        columns, rows = self._given(X, y)
-        folds = self.inner_folds(columns, stimulus_groups(groups, X))
-        statistics = self._statistics(columns, rows, folds, self.interactions)
-        training_pairs = None
-        if self.needs_pairs:
-            training_pairs = TrainingPairs.of(
-                statistics.columns,
-                statistics.moments.folds,
-                1,
-                lambda _: squared_distances(rows, self.distance, layer="y"),
-            )
-        solution = self.solve(statistics, [None], training_pairs)
-        intercept = 0.0 if solution.intercept is None else float(solution.intercept[0, 0])
-        self._keep(columns, statistics.columns, solution.coef[0, 0], intercept)
-        if solution.alpha is not None:
-            self.alpha_ = float(solution.alpha[0, 0])
-        return self
-
-
 class RidgeMLEM(RidgeSolver, TableModel):
     """Metric-learning encoding model fitted by non-negative ridge regression.
 
@@ -320,12 +314,12 @@ class RidgeMLEM(RidgeSolver, TableModel):
         features may be coded as same or different, with one of the `alphas`, which mean ρ decides
     target : "distance", or "rank": the rank of the distance among the fitted pairs, scaled to
         [0, 1]
-    interactions, distance, missing, values : as in `mlem_core.estimators.base.MetricModel`
+    interactions, distance, missing, values : as in `mlem_core.estimators.base.TableModel`
     cv : how `fit` chooses α: a number of folds, or a scikit-learn splitter whose test sets have
         each stimulus once. `cross_validate` uses the folds of the tables instead
     random_state : of the folds where `cv` is a number
 
-    Attributes are those of `mlem_core.estimators.base.MetricModel` and alpha_ (where values are
+    Attributes are those of `mlem_core.estimators.base.TableModel` and alpha_ (where values are
     resolved the β, `NOT_APART` if coded as same or different); coef_ >= 0.
 
     Source: Salle et al. 2024, appendix B; a metric on one-hot codes: Jalouzot et al. 2024.

@@ -71,9 +71,9 @@ class SpearmanMLEM(TableModel):
     Parameters
     ----------
     interactions : whether W is full
-    distance, missing : as in `mlem_core.estimators.base.MetricModel`
+    distance, missing : as in `mlem_core.estimators.base.TableModel`
 
-    Attributes are those of `mlem_core.estimators.base.MetricModel`; intercept_ is 0.
+    Attributes are those of `mlem_core.estimators.base.TableModel`; intercept_ is 0.
 
     Source: Jalouzot et al. 2024, sections 2.1.2 and 2.2.
 
