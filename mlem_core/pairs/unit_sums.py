@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -318,7 +318,7 @@ def _by_stimulus(
 def unit_sums(
     moments: PairMoments,
     is_member: NDArray[Any],
-    ranks: Sequence[NDArray[Any]],
+    ranks: Sequence[NDArray[np.uint32]],
     squared: Sequence[FloatArray] | None = None,
     progress: Counted | None = None,
 ) -> UnitSums:
@@ -328,9 +328,7 @@ def unit_sums(
     ----------
     moments : of the same pairs of the same layers
     is_member : (n_units, n_stimuli) whether a stimulus is of a unit
-    ranks : for each layer (n_pairs,) twice the average ranks, whole numbers, of all pairs in the
-        order (0,1), (0,2), ...; or what stands in their place, see
-        `mlem_core.pairs.similarity_moments`: (n_sides, n_pairs) centred numbers
+    ranks : for each layer (n_pairs,) twice the average ranks of all pairs, in condensed order
     squared : for each layer (n_pairs,) the squared distances; None where no metric is fitted to
         them: they are then 0
     progress : called with the number of stimuli done and their number
@@ -342,15 +340,14 @@ def unit_sums(
     tested = np.zeros((n_folds, n_units, D + L, K + 1))
     all_ranks, all_totals = np.zeros((n_units, L, L)), np.zeros((n_units, L))
     tested_ranks = np.zeros((n_folds, n_units, L, L))
-    pairs = _PairMatrices(columns, n, ranks, squared)
     step = max(1, TILE // ((D + 2 * L + 1) * n))
     for start in range(0, n, step):
         rows = np.arange(start, min(start + step, n))
-        tile = pairs.rows(rows)
-        of_rows = members[:, rows]
-        sides = pairs.sides(rows, tile)
-        all_ranks += _added(of_rows, _mean_product(sides))
-        all_totals += of_rows @ tile[:, D + L :].sum(axis=2)
+        with_all = np.broadcast_arrays(rows[:, None], np.arange(n))
+        tile = _matrices(moments, ranks, squared, *with_all)
+        of_rows, of_ranks = members[:, rows], tile[:, D + L :]
+        all_ranks += _added(of_rows, of_ranks @ np.swapaxes(of_ranks, 1, 2))
+        all_totals += of_rows @ of_ranks.sum(axis=2)
         by_block = _sums_by_block(moments, tile)
         block = moments.block[rows]
         for fold in range(n_folds):
@@ -367,15 +364,16 @@ def unit_sums(
             products = _column_products(columns, rows[own], sums)
             tested[fold, :, :D] += _added(of_rows[:, own], products[:, :D])
             tested[fold, :, D:] += _added(of_rows[:, own], products[:, D + L :])
-            inside = [side[own][:, :, blocks[moments.block]] for side in sides]
-            tested_ranks[fold] += _added(of_rows[:, own], _mean_product(inside))
+            inside = of_ranks[own][:, :, blocks[moments.block]]
+            tested_ranks[fold] += _added(of_rows[:, own], inside @ np.swapaxes(inside, 1, 2))
         if progress is not None:
             progress(int(rows[-1]) + 1, n)
     for fold in range(n_folds):
         first, second = _untested(moments, fold)
         if not len(first):
             continue
-        values = np.delete(pairs.between(first, second), np.arange(D, D + L), axis=1)
+        values = _matrices(moments, ranks, squared, first, second)
+        values = np.delete(values, np.arange(D, D + L), axis=1)
         z = np.column_stack((columns.of_pairs(first, second), np.ones(len(first))))
         by_stimulus = _by_stimulus(first, second, values[:, :, None] * z[:, None], n)
         tested[fold] -= _added(members, by_stimulus)
@@ -385,77 +383,36 @@ def unit_sums(
     return UnitSums(moments, members, training, tested, all_ranks, all_totals, tested_ranks)
 
 
-class _PairMatrices(NamedTuple):
-    """The columns that are no sums of products, squared distances and centred ranks of pairs."""
+def _matrices(
+    moments: PairMoments,
+    ranks: Sequence[NDArray[np.uint32]],
+    squared: Sequence[FloatArray] | None,
+    first: IntArray,
+    second: IntArray,
+) -> FloatArray:
+    """(n, n_matrices, ...) of pairs of stimuli (n, ...), see `PairMoments`; 0 of one with itself.
 
-    columns: PairColumns
-    n_stimuli: int
-    ranks: Sequence[NDArray[Any]]
-    squared: Sequence[FloatArray] | None
-
-    @property
-    def n_sides(self) -> int:
-        """Number of values that a layer gives a pair: two where (i, j) and (j, i) differ."""
-        return len(np.atleast_2d(self.ranks[0]))
-
-    def rows(self, rows: IntArray) -> FloatArray:
-        """(n_rows, n_matrices, n_stimuli) of some stimuli with all; 0 of one with itself."""
-        first, second = np.broadcast_arrays(rows[:, None], np.arange(self.n_stimuli))
-        tile = self.between(first, second)
-        tile[np.arange(len(rows)), :, rows] = 0.0
-        return tile
-
-    def sides(self, rows: IntArray, tile: FloatArray) -> list[FloatArray]:
-        """The ranks (n_rows, n_layers, n_stimuli) of `rows`, for each side of the pairs."""
-        D, L = len(self.columns.pairwise), len(self.ranks)
-        if self.n_sides == 1:
-            return [tile[:, D + L :]]
-        first, second = np.broadcast_arrays(rows[:, None], np.arange(self.n_stimuli))
-        places = _places(first, second, self.n_stimuli)
-        sides = []
-        for side in range(self.n_sides):
-            values = np.stack([layer[side][places] for layer in self.ranks], axis=1)
-            values[np.arange(len(rows)), :, rows] = 0.0
-            sides.append(values)
-        return sides
-
-    def between(self, first: IntArray, second: IntArray) -> FloatArray:
-        """(n, n_matrices, ...) of pairs of stimuli (n, ...)."""
-        D, L = len(self.columns.pairwise), len(self.ranks)
-        places = _places(first, second, self.n_stimuli)
-        values = np.zeros((len(first), D + 2 * L, *first.shape[1:]))
-        for number, column in enumerate(self.columns.pairwise.values()):
-            values[:, number] = column.of_pairs(first, second)
-        distances = () if self.squared is None else self.squared
-        for layer, squared in enumerate(distances):
-            values[:, D + layer] = squared[places]
-        for layer, ranks in enumerate(self.ranks):
-            if np.issubdtype(ranks.dtype, np.integer):
-                values[:, D + L + layer] = ranks[places] / 2.0 - (len(ranks) + 1) / 2
-            else:
-                sides = np.atleast_2d(ranks)
-                values[:, D + L + layer] = np.mean([side[places] for side in sides], axis=0)
-        return values
-
-
-def _places(first: IntArray, second: IntArray, n_stimuli: int) -> IntArray:
-    """Places of pairs in condensed order, 0 for a stimulus with itself."""
-    places = places_of(first, second, n_stimuli)
-    places[first == second] = 0
-    return places
-
-
-def _mean_product(sides: Sequence[FloatArray]) -> FloatArray:
-    """(n_rows, n_layers, n_layers) products of (n_rows, n_layers, n_others), mean over sides."""
-    products = [side @ np.swapaxes(side, 1, 2) for side in sides]
-    return np.asarray(sum(products) / len(products))
+    Ranks are centred. The other parameters are those of `unit_sums`.
+    """
+    D, L, same = moments.n_pairwise, len(ranks), first == second
+    places = places_of(first, second, moments.n_stimuli)
+    places[same] = 0
+    values = np.zeros((len(first), D + 2 * L, *first.shape[1:]))
+    for number, column in enumerate(moments.columns.pairwise.values()):
+        values[:, number] = column.of_pairs(first, second)
+    for layer, distances in enumerate(() if squared is None else squared):
+        values[:, D + layer] = distances[places]
+    for layer, doubled in enumerate(ranks):
+        values[:, D + L + layer] = doubled[places] / 2.0 - (len(doubled) + 1) / 2
+    np.moveaxis(values, 1, -1)[same] = 0.0
+    return values
 
 
 def _sums_by_block(moments: PairMoments, tile: FloatArray) -> FloatArray:
     """(n_blocks, n_rows, n_matrices, n_basis + n_pairwise) sums over the stimuli of each block.
 
     Of products with the basis, then with the columns that are no sums of products; `tile` is
-    (n_rows, n_matrices, n_stimuli), as `_PairMatrices.rows` gives it.
+    (n_rows, n_matrices, n_stimuli), as `_matrices` gives it.
     """
     basis, D = moments.columns.basis, moments.n_pairwise
     sums = np.empty((moments.n_blocks, *tile.shape[:2], basis.shape[1] + D))
