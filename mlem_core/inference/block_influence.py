@@ -279,11 +279,6 @@ class ComparedLayers:
         terms = decompose(found.in_place_of_ranks(of_columns)).values
         return np.concatenate((found.values[None], terms))
 
-    def values(self) -> list[FloatArray]:
-        """For each layer (n_sides, n_pairs) what it gives every pair, centred."""
-        values = [self.similarity.of(layer) for layer in self.inputs]
-        return [np.asarray(of_pairs, dtype=np.float64) - mean for of_pairs, mean in values]
-
     def without(self, progress: Counted | None = None) -> SimilarityWithout:
         """The similarity and its terms, also without each block of stimuli.
 
@@ -312,7 +307,8 @@ class ComparedLayers:
         """
         units = self.units
         pairs = LayerPairs((), self.statistics, (), (), units.groups, units.folds, units.items)
-        centred = [sides.mean(axis=0) for sides in self.values()]
+        values = map(self.similarity.of, self.inputs)
+        centred = [sides.mean(axis=0) - mean for sides, mean in values]
         return chance_at_level(pairs, stimuli, n_permutations, values=centred, progress=progress)
 
 

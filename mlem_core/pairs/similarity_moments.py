@@ -101,7 +101,9 @@ def similarity_moments(
         for done, layer in enumerate(layers, 1):
             values, centre = similarity.of(layer())
             mean_of_sides = np.asarray(values, dtype=np.float64).mean(axis=0) - centre
-            of_layers.append(_moments_of_values(columns, folds, mean_of_sides))
+            # Moments of ranks mean nothing here.
+            no_ranks = np.zeros(len(mean_of_sides), dtype=np.uint32)
+            of_layers.append(layer_moments(columns, folds, mean_of_sides, no_ranks))
             sides.append(_held(values, in_file))
             count(done, len(layers))
         n_sides = len(values)
@@ -112,15 +114,14 @@ def similarity_moments(
     equal = squares <= NOTHING * off
     value_products[:, :, equal], value_products[:, :, :, equal] = 0.0, 0.0
     total[equal], total[:, equal] = 0.0, 0.0
-    varies = ~equal
+    moments = LayerMoments.stack(of_layers)
+    for sums in (moments.products, moments.sums, moments.pairwise_products):
+        sums[equal] = 0.0
     return SimilarityMoments(
         correlations(total),
-        np.stack([own.products[0] * on for own, on in zip(of_layers, varies, strict=True)]),
-        np.stack([own.sums[0] * on for own, on in zip(of_layers, varies, strict=True)]),
-        np.stack(
-            [own.pairwise_products[:, 0] * on for own, on in zip(of_layers, varies, strict=True)],
-            axis=1,
-        ),
+        moments.products[:, 0],
+        moments.sums[:, 0],
+        moments.pairwise_products[:, :, 0].swapaxes(0, 1),
         value_products,
     )
 
@@ -148,11 +149,6 @@ def aligned_similarities(
             products[at, other] = products[other, at] = value
         count(at + 1, len(layers))
     return correlations(products)
-
-
-def _moments_of_values(columns: PairColumns, folds: IntArray, values: FloatArray) -> LayerMoments:
-    """Moments of values (n_pairs,) in the place of distances; those of ranks mean nothing."""
-    return layer_moments(columns, folds, values, np.zeros(len(values), dtype=np.uint32))
 
 
 def _held(values: NDArray[Any], file: IO[bytes] | None) -> Any:
