@@ -17,7 +17,7 @@ from mlem_core.figures.context import FigureContext
 from mlem_core.figures.groups import of_groups
 from mlem_core.figures.stimulus_maps import MOST, points_of
 from mlem_core.figures.terms import decomposition, models_alike
-from mlem_core.figures.trajectories import MEAN, depths, of_training
+from mlem_core.figures.trajectories import of_training
 from mlem_core.groups.summary import group_lines, training_lines
 from mlem_core.inference.intervals import with_bounds
 from mlem_core.measures import decomposition as of
@@ -132,20 +132,7 @@ def _groups(view: View) -> None:
         st.subheader("Training")
         for line in training_lines(training):
             st.markdown(plain(line))
-        # So that choosing a depth draws nothing but this.
-        frame.alone(partial(_trajectories, view, depths(shown)))
-
-
-def _trajectories(view: View, depths: list[str]) -> None:
-    choices.choose_one(
-        "Depth",
-        [MEAN, *depths],
-        "depth",
-        MEAN,
-        format_func=lambda one: "mean over layers" if one == MEAN else f"relative depth {one}",
-        help="0 is the first layer, 1 the last; of models with other layers the nearest is taken.",
-    )
-    exporting.show_figure(view, "trajectories")
+        exporting.show_figure(view, "trajectories")
 
 
 def _surprises(view: View) -> None:

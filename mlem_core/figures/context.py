@@ -58,13 +58,9 @@ class Drawing:
     flags : whether what an audit flags is marked
     names : how features and models are called
     options : what else one chooses of a figure, by name: "feature" (coded by value),
-        "similarity" (in the place of RSA, where it is in the store),
-        "color" (the feature that colours
-        the stimuli), "order" (of the layers of the matrices: "model" or "clustering"),
-        "depth" (of trajectories, see `mlem_core.figures.trajectories`),
-        "correction" (of p-values),
-        "mapped" (the model whose layers are mapped),
-        "group" (features that are permuted together, a line each),
+        "similarity" (in the place of RSA, where it is in the store), "color" (the feature that
+        colours the stimuli), "order" (of the layers of the matrices: "model" or "clustering"),
+        "correction" (of p-values), "mapped" (the model whose layers are mapped),
         "erased", "erased_at", "erased_tokens", "other" (see `mlem_core.figures.why`)
     screen : whether they stand on a screen beside others: panels below each other where there is
         little room, and `pair` is marked

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from mlem_core.base.errors import InputError
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.groups import group_summary, line_of
 from mlem_core.figures.style import (
@@ -20,11 +19,7 @@ from mlem_core.figures.style import (
     panel_layout,
     plain,
 )
-from mlem_core.groups.profiles import nearest_depth
 from mlem_core.groups.summary import GroupSummary
-
-# The option that says at which relative depth trajectories are drawn; "mean": over all layers.
-DEPTH, MEAN = "depth", "mean"
 
 
 def _place(step: Any, first: int) -> Any:
@@ -91,59 +86,22 @@ def of_training(context: FigureContext) -> GroupSummary | None:
     return found if found is not None and found.checkpoints.groups else None
 
 
-def depth_of(options: Mapping[str, str]) -> float | None:
-    """The relative depth that is chosen; None: the mean over layers.
-
-    Raises
-    ------
-    InputError
-        Neither "mean" nor a number from 0 to 1.
-    """
-    text = options.get(DEPTH, MEAN)
-    try:
-        depth = None if text == MEAN else float(text)
-    except ValueError:
-        depth = np.nan
-    if depth is not None and not 0 <= depth <= 1:
-        raise InputError(
-            f"the depth {text!r} is none; expected a number from 0 (the first layer) to 1 (the "
-            f"last), or {MEAN}."
-        )
-    return depth
-
-
-def depths(context: FigureContext) -> list[str]:
-    """The relative depths to choose from: those of the trajectory with the fewest layers."""
-    found = of_training(context)
-    if found is None:
-        return []
-    known = found.trajectories.dropna(subset=["depth"]).groupby("trajectory", sort=False)["depth"]
-    fewest = min((own.unique() for _, own in known), key=len)
-    return [f"{depth:.2g}" for depth in fewest]
-
-
 @figure(
     "trajectories",
     "Importance over training",
     "Importance of each feature, and held-out ρ, over training.",
 )
 def draw_trajectories(context: FigureContext) -> RenderedFigure | None:
-    """Importances over the steps of training.
-
-    Raises as `depth_of`.
-    """
+    """Importances over the steps of training."""
     found = of_training(context)
     if found is None:
         return None
-    depth = depth_of(context.drawing.options)
-    table = nearest_depth(found.trajectories, depth)
-    where = f"the layer nearest to relative depth {0 if depth is None else depth:g}"
-    where = "mean over layers" if depth is None else where
+    table = found.trajectories[found.trajectories["layer"].isna()]
     return RenderedFigure(
         trajectories(table, context.terms, across=context.across),
         "Importance of each feature over training",
-        f"Importance of each feature, and held-out ρ (dashed), over training steps; {where}; mean "
-        "over seeds. Bands: 95 % CI over seeds; a single run has none and does not generalise to "
+        "Importance of each feature, and held-out ρ (dashed), over training steps; mean over "
+        "layers and seeds. Bands: 95 % CI over seeds; a single run has none and does not generalise to "
         f"other runs. {context.basis}",
         table,
     )

@@ -118,23 +118,6 @@ def _interval(
     return found.value - reach, found.value + reach
 
 
-def nearest_depth(table: pd.DataFrame, depth: float | None) -> pd.DataFrame:
-    """The rows of each trajectory at its layer nearest to a relative depth; None: of the mean.
-
-    Parameters
-    ----------
-    table : trajectory, layer, depth, ..., as `GroupSummary.trajectories`
-    """
-    if depth is None:
-        return table[table["layer"].isna()]
-    kept = []
-    for _, own in table[table["layer"].notna()].groupby("trajectory", sort=False):
-        depths = own["depth"].unique()
-        nearest = depths[np.abs(depths - depth).round(12).argmin()]
-        kept.append(own[own["depth"] == nearest])
-    return pd.concat(kept) if kept else table.iloc[:0]
-
-
 REPLICATES = 1000
 # A statistic of similarities (..., n_members, n_members), by each one's group and how often it
 # counts: `group_means` or `within_and_between` of `mlem_core.groups.members`.
