@@ -122,8 +122,8 @@ Of = Selection | Sequence[Layer] | None
 
 
 @dataclass(frozen=True)
-class FinishedRun:
-    """Result of a run, with all that its stored results are found by.
+class Analysis:
+    """A finished run, whose results are computed for whatever is selected of it.
 
     Attributes
     ----------
@@ -141,6 +141,11 @@ class FinishedRun:
     pair_errors : how much the choice of the pairs matters, with all features; see
         `mlem_core.analysis.pair_errors`, no rows where all pairs are compared
     fits : by the estimator of the analysis, where it is fitted to single pairs; else None
+
+    Examples
+    --------
+    >>> analysis.select(layers="m:0").layers
+    (('m', 0),)
     """
 
     spec: AnalysisSpec
@@ -155,6 +160,8 @@ class FinishedRun:
     map_stress: Mapping[Layer, float] = field(default_factory=dict)
     pair_errors: pd.DataFrame = field(default_factory=pair_errors.none)
     fits: Fits | None = None
+
+    plot = Later("figures.plots", "AnalysisPlots")
 
     @property
     def rsa(self) -> FloatArray:
@@ -244,20 +251,6 @@ class FinishedRun:
         Nothing is computed: None where it is not there.
         """
         return None if store is None else stage.find(store, self.key(of, **more))
-
-
-@dataclass(frozen=True)
-class Analysis(FinishedRun):
-    """A finished run, whose results are computed for whatever is selected of it.
-
-    Examples
-    --------
-    >>> analysis.select(layers="m:0").layers
-    (('m', 0),)
-    """
-
-    plot = Later("figures.plots", "AnalysisPlots")
-    similarity = Later("analysis.similarities", "AnalysisSimilarities")
 
     def __repr__(self) -> str:
         return as_lines(*_lines(self))

@@ -110,21 +110,6 @@ class LayerSimilarity:
         return LayerSimilarity(self.similarity, layers, pairs, self.values_of(layers))
 
 
-@dataclass(frozen=True)
-class AnalysisSimilarities:
-    """The similarities of all layers of an analysis, which `analysis.similarity` is.
-
-    `analysis.similarity["cka"]` is a square of "model:layer", by any entry of
-    `mlem_core.pairs.similarities.SIMILARITIES`. What is not in the default store yet is computed,
-    and kept there; errors are those of `compared`.
-    """
-
-    analysis: Analysis
-
-    def __getitem__(self, name: str) -> pd.DataFrame:
-        return compared(self.analysis, name, Store()).square
-
-
 STAGE = Stage("similarity", 3, SimilarityMoments, compressed=True)
 
 

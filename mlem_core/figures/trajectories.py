@@ -101,7 +101,7 @@ def draw_trajectories(context: FigureContext) -> RenderedFigure | None:
         trajectories(table, context.terms, across=context.across),
         "Importance of each feature over training",
         "Importance of each feature, and held-out ρ (dashed), over training steps; mean over "
-        "layers and seeds. Bands: 95 % CI over seeds; a single run has none and does not generalise to "
-        f"other runs. {context.basis}",
+        "layers and seeds. Bands: 95 % CI over seeds; a single run has none and does not "
+        f"generalise to other runs. {context.basis}",
         table,
     )
