@@ -18,7 +18,7 @@ from mlem_core.data.reading.content import ReadAs, parse_decimal, parse_marks, p
 from mlem_core.data.reading.table import DETECTED, Table, read_table
 from mlem_core.data.roles import ROLES, apply_roles, parse_role
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.data.treebank import LEVELS, SAMPLE, SUFFIX, Sampling, read_treebank, treebank_paths
+from mlem_core.data.treebank import LEVELS, SAMPLE, SUFFIX, read_treebank, treebank_paths
 from mlem_core.models.registry import identity
 from mlem_core.storage.digests import Stamp, changed, stamp
 
@@ -253,8 +253,8 @@ def _loaded(source: StimulusSource, paths: list[Path]) -> StimulusSet:
     treebank = bool(paths) and all(path.suffix.lower() == SUFFIX for path in paths)
     _check_options(source, treebank, table=bool(paths) and not treebank)
     if treebank:
-        sampling = Sampling(source.sample, source.balance, source.sample_seed)
-        stimuli = read_treebank(paths, source.level, sampling, source.encoding)
+        sample = source.sample, source.balance, source.sample_seed
+        stimuli = read_treebank(paths, source.level, *sample, source.encoding)
     elif paths:
         stimuli = _read_table(source, paths[0])
     elif source.stimuli in datasets.SETS:

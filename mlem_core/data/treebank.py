@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -62,18 +62,6 @@ _COUNTED = ("word_position", "word_length", "sentence_length")
 _NOMINAL = ("upos", "relation", "head_direction", "root_tense")
 
 
-@dataclass(frozen=True)
-class Sampling:
-    """A sample of a treebank: `n` stimuli (None: all, `SAMPLE` of more), balanced, seeded."""
-
-    n: int | None = None
-    balance: tuple[str, ...] = ()
-    seed: int = 0
-
-
-WHOLE = Sampling()
-
-
 def treebank_paths(place: str) -> list[Path]:
     """The .conllu files that a path, a folder or a pattern (`ud/*-dev.conllu`) names, sorted."""
     path = Path(place)
@@ -87,7 +75,9 @@ def treebank_paths(place: str) -> list[Path]:
 def read_treebank(
     sources: Sequence[Source],
     level: str = "word",
-    sampling: Sampling = WHOLE,
+    n: int | None = None,
+    balance: Sequence[str] = (),
+    seed: int = 0,
     encoding: str | None = None,
 ) -> StimulusSet:
     """The words, or the sentences, of CoNLL-U files as stimuli.
@@ -96,7 +86,8 @@ def read_treebank(
     ----------
     sources : paths, contents, or binary files
     level : "word" or "sentence"
-    sampling : whole sentences are drawn, see `sample_rows`
+    n : stimuli of a sample, in whole sentences; by default all, or `SAMPLE` of more
+    balance, seed : of the sample, see `sample_rows`
     encoding : by default it is detected
 
     Raises
@@ -123,13 +114,13 @@ def read_treebank(
     # How messages and lists order them: as they first occur.
     groups = np.asarray(pd.factorize(frame["sentence"])[0], dtype=np.int64)
     notes = bank.notes()
-    n = sampling.n if sampling.n is not None else min(SAMPLE, len(frame))
-    kept = sample_rows(frame, groups, n, sampling.balance, sampling.seed)
+    n = min(SAMPLE, len(frame)) if n is None else n
+    kept = sample_rows(frame, groups, n, balance, seed)
     if len(kept) < len(frame):
-        even = f", balanced by {listed(sampling.balance)}" if sampling.balance else ""
+        even = f", balanced by {listed(balance)}" if balance else ""
         notes.append(
             f"A sample of {len(kept):,} of its {len(frame):,} {level}s, in whole sentences "
-            f"(seed {sampling.seed}{even})."
+            f"(seed {seed}{even})."
         )
     frame = frame.iloc[kept].reset_index(drop=True)
     what = f"the text of {many(len(frame), level)} of {bank.name}, each with its sentence,"

@@ -27,9 +27,9 @@ from mlem_core.measures.importance import fitted
 from mlem_core.models.extraction import During, passes, untouched
 from mlem_core.models.forward import LoadedModel
 from mlem_core.models.predictions import (
-    ErasedPasses,
     Eraser,
     Forms,
+    erased_passes,
     leace,
     masked_surprisal,
     word_predictions,
@@ -143,8 +143,8 @@ class ErasedRuns:
     def _during(
         self, erasers: Sequence[Eraser], tokens: TokenizedStimuli, folds: IntArray, model: Any
     ) -> During:
-        erased = ErasedPasses(self.layers[0], erasers, folds, self.positions)
-        return erased.during(model, self.loaded.n_layers, tokens)
+        how = self.layers[0], erasers, folds, self.positions
+        return erased_passes(model, self.loaded.n_layers, tokens, *how)
 
     def predictions(self, erasers: Sequence[Eraser] | None) -> list[FloatArray]:
         """Surprisal of each shown stimulus; for each minimal pair 1 if the right form is likelier.

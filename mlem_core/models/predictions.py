@@ -205,59 +205,55 @@ def leace(states: FloatArray, concept: FloatArray) -> Eraser:
     return Eraser(mean, axes @ (spread[:, None] * u), (axes @ (u / spread[:, None])).T)
 
 
-class ErasedPasses(NamedTuple):
-    """Erasers for the forward passes of tokenised sentences: of its fold for each sentence.
+def erased_passes(
+    model: Any,
+    n_layers: int,
+    tokens: TokenizedStimuli,
+    layer: int,
+    erasers: Sequence[Eraser],
+    fold: IntArray,
+    positions: str,
+) -> During:
+    """What a batch of sentences, given by their numbers, is run in: without a concept.
 
+    Parameters
+    ----------
     layer : whose states are changed, as they enter the next block
     erasers : one for each fold
     fold : (n_sentences,) which of them a sentence has
     positions : one of `ERASED`
     """
+    import torch
 
-    layer: int
-    erasers: Sequence[Eraser]
-    fold: IntArray
-    positions: str
+    rank = max(len(one.right) for one in erasers)
+    device, dtype = model.device, next(model.parameters()).dtype
 
-    def during(self, model: Any, n_layers: int, tokens: TokenizedStimuli) -> During:
-        """What a batch of sentences, given by their numbers, is run in: a context manager."""
-        import torch
+    def stacked(arrays: list[FloatArray]) -> Any:
+        return torch.from_numpy(np.stack(arrays)).to(device, dtype)
 
-        rank = max(len(one.right) for one in self.erasers)
-        device, dtype = model.device, next(model.parameters()).dtype
+    means = stacked([one.mean[None] for one in erasers])
+    left, right = (
+        stacked([np.pad(own, ((0, rank - len(own)), (0, 0))) for own in arrays])
+        for arrays in zip(*((one.left.T, one.right) for one in erasers), strict=True)
+    )
 
-        def stacked(arrays: list[FloatArray]) -> Any:
-            return torch.from_numpy(np.stack(arrays)).to(device, dtype)
+    @contextlib.contextmanager
+    def during(batch: IntArray) -> Iterator[None]:
+        own = torch.from_numpy(fold[batch]).to(device)
+        changed = np.full((len(batch), len(tokens.tokens[batch[0]])), positions != "stimuli")
+        for of_sentence, sentence in zip(changed, batch, strict=True):
+            for row in tokens.stimuli[sentence]:
+                of_sentence[tokens.spans[row, 0] : tokens.spans[row, 1] + 1] = True
+        where = torch.from_numpy(changed).to(device, dtype)
 
-        means = stacked([one.mean[None] for one in self.erasers])
-        left, right = (
-            stacked([np.pad(own, ((0, rank - len(own)), (0, 0))) for own in arrays])
-            for arrays in zip(*((one.left.T, one.right) for one in self.erasers), strict=True)
-        )
+        def change(state: Any) -> Any:
+            found = (state - means[own]) @ right[own].transpose(1, 2) @ left[own]
+            return state - where[..., None] * found
 
-        @contextlib.contextmanager
-        def during(batch: IntArray) -> Iterator[None]:
-            own = torch.from_numpy(self.fold[batch]).to(device)
-            where = torch.from_numpy(self._where(batch, tokens)).to(device, dtype)
+        with changing(model, n_layers, layer, change):
+            yield
 
-            def change(state: Any) -> Any:
-                found = (state - means[own]) @ right[own].transpose(1, 2) @ left[own]
-                return state - where[..., None] * found
-
-            with changing(model, n_layers, self.layer, change):
-                yield
-
-        return during
-
-    def _where(self, batch: IntArray, tokens: TokenizedStimuli) -> FloatArray:
-        """(n_sentences, n_tokens) 1 where a token is changed, else 0."""
-        where = np.ones((len(batch), len(tokens.tokens[batch[0]])))
-        if self.positions == "stimuli":
-            where[:] = 0.0
-            for own, sentence in zip(where, batch, strict=True):
-                for row in tokens.stimuli[sentence]:
-                    own[tokens.spans[row, 0] : tokens.spans[row, 1] + 1] = 1.0
-        return where
+    return during
 
 
 class Forms(NamedTuple):

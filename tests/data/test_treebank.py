@@ -5,7 +5,7 @@ import pandas as pd
 from inputs import for_each, refused
 
 from mlem_core.data import datasets
-from mlem_core.data.treebank import Sampling, read_treebank, sample_rows, treebank_paths
+from mlem_core.data.treebank import read_treebank, sample_rows, treebank_paths
 
 FILE = datasets.SETS["treebank"].file
 
@@ -163,13 +163,13 @@ def test_files_folders_and_patterns(tmp_path):
 
 def test_a_sample_has_whole_sentences_and_is_the_same_for_a_seed():
     whole = read_treebank([FILE])
-    one, same, other = (read_treebank([FILE], "word", Sampling(200, seed=s)) for s in (1, 1, 2))
+    one, same, other = (read_treebank([FILE], "word", 200, seed=s) for s in (1, 1, 2))
     assert one.digest == same.digest != other.digest
     assert 200 <= len(one) < 215
     for sentence, rows in one.table.groupby("sentence"):
         assert len(rows) == (whole.table["sentence"] == sentence).sum()
     assert any("A sample of" in note and "seed 1" in note for note in one.notes)
-    assert len(read_treebank([FILE], "sentence", Sampling(50))) == 50
+    assert len(read_treebank([FILE], "sentence", 50)) == 50
 
 
 def test_a_balanced_sample_recovers_a_planted_rare_value():
@@ -185,9 +185,9 @@ def test_a_balanced_sample_recovers_a_planted_rare_value():
     kept = sample_rows(frame, groups, 300, ["f"], seed=1)
     assert set(np.bincount(groups[kept])) == {0, 3}
     with refused("'tens'", "tense"):
-        read_treebank([FILE], "word", Sampling(100, ("tens",)))
+        read_treebank([FILE], "word", 100, ("tens",))
     with refused("1 stimuli"):
-        read_treebank([FILE], "word", Sampling(1))
+        read_treebank([FILE], "word", 1)
 
 
 FIRST = OTHER.splitlines()[0]

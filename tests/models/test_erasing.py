@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 
 from mlem_core.models.extraction import passes
 from mlem_core.models.loading import open_model
-from mlem_core.models.predictions import ErasedPasses, leace
+from mlem_core.models.predictions import erased_passes, leace
 from mlem_core.models.tokens import tokenize
 
 # By concept-erasure 0.2.4, LeaceFitter.fit(x, z, shrinkage=False), of `_waves`: its first rows.
@@ -70,8 +70,8 @@ def test_a_layer_is_erased_in_the_forward_pass_of_each_architecture(kind, tmp_pa
     fold = np.arange(len(tokens.tokens)) % 2
     moved = {}
     for positions in ("all", "stimuli"):
-        erased = ErasedPasses(1, erasers, fold, positions)
-        now = states(during=erased.during(loaded.model, loaded.n_layers, tokens))
+        how = 1, erasers, fold, positions
+        now = states(during=erased_passes(loaded.model, loaded.n_layers, tokens, *how))
         for number, rows in enumerate(tokens.stimuli):
             expected = erasers[fold[number]](was[1][rows])
             np.testing.assert_allclose(now[1][rows], expected, atol=1e-4)
