@@ -36,9 +36,11 @@ LONGEST_NOTE = 5000
 _ID = re.compile(r"[0-9a-zA-Z_-]{1,64}")
 # As many models are named; of more it is said how many there are.
 MOST_NAMED = 2
-_OTHERWISE = ("stimuli", "models", "representations", "layers", "features", "device")
-# How a file was read, and what models are groups: said only where nothing else tells two apart.
-_READ = (*READING, "ordered", "nominal", *OF_FILES, *OF_MODELS)
+# Choices that a name has in words of their own, or not at all: how files were read, and groups.
+_NOT_NAMED = (
+    *("stimuli", "models", "representations", "layers", "features", "device"),
+    *(*READING, "ordered", "nominal", *OF_FILES, *OF_MODELS),
+)
 _SAID: Mapping[str, str] = {
     "estimator": "",
     "distance": "distance",
@@ -154,13 +156,11 @@ class _Kept:
 def job_names(jobs: Sequence[Job], store: Store) -> dict[str, str]:
     """The name of each of some analyses, by its id; no two are called the same.
 
-    Where the names of two would be the same, the models are named one by one, with how stimuli were
-    read, then the time at which each was started is added, then its id.
+    Where the names of two would be the same, the time at which each was started is added, then its
+    id.
     """
-    chosen_names = {job.id: read_notes(job.id, store).name for job in jobs}
-    called = {job.id: chosen_names[job.id] or derived(job) for job in jobs}
+    called = {job.id: read_notes(job.id, store).name or derived(job) for job in jobs}
     more: tuple[Callable[[Job], str], ...] = (
-        lambda job: chosen_names[job.id] or derived(job, most_named=100, reading=True),
         lambda job: f"{called[job.id]} · {job.asked_at:%d %b, %H:%M}" if job.asked_at else "",
         lambda job: f"{called[job.id]} · {job.id[:6]}",
     )
@@ -171,22 +171,23 @@ def job_names(jobs: Sequence[Job], store: Store) -> dict[str, str]:
     return called
 
 
-def derived(job: Job, most_named: int = MOST_NAMED, *, reading: bool = False) -> str:
-    """A name made of the stimuli, the models, and what was chosen other than at first.
-
-    Parameters
-    ----------
-    most_named : models; where there are more, their number is given
-    reading : whether it says too how the stimuli were read
-    """
-    if job.id == examples.ID:
-        return f"Example: {job.spec.stimuli}, {many(len(job.spec.models), 'model')}"
+def derived(job: Job) -> str:
+    """A name made of the stimuli, the models, and what was chosen other than at first."""
     spec = job.spec
+    if job.id == examples.ID:
+        return f"Example: {spec.stimuli}, {many(len(spec.models), 'model')}"
     models = [Path(name).name for name in models_of(spec)]
-    of_models = ", ".join(models) if len(models) <= most_named else many(len(models), "model")
-    return " · ".join(
-        [Path(spec.stimuli).stem, of_models, *choices_made(spec, reading=reading).values()]
-    )
+    named = ", ".join(models) if len(models) <= MOST_NAMED else many(len(models), "model")
+    parts = [Path(spec.stimuli).stem, named]
+    if spec.layers is not None:
+        parts.append("layers " + ", ".join(str(layer) for layer in spec.layers))
+    if spec.features is not None:
+        parts.append(many(len(spec.features), "feature"))
+    for choice in fields(spec):
+        value = getattr(spec, choice.name)
+        if choice.name not in _NOT_NAMED and value != choice.default:
+            parts.append(_in_words(choice.name, value))
+    return " · ".join(parts)
 
 
 def models_of(spec: AnalysisSpec) -> list[str]:
@@ -194,33 +195,9 @@ def models_of(spec: AnalysisSpec) -> list[str]:
     return [*spec.models, *(name for name, _ in spec.representations)]
 
 
-def choices_made(spec: AnalysisSpec, *, reading: bool = True) -> dict[str, str]:
-    """The choices other than those at first, in a few words each, by the field of the spec.
-
-    Parameters
-    ----------
-    reading : with how the stimuli were read
-    """
-    parts, left_out = {}, () if reading else _READ
-    if spec.layers is not None:
-        parts["layers"] = "layers " + ", ".join(str(layer) for layer in spec.layers)
-    if spec.features is not None:
-        parts["features"] = many(len(spec.features), "feature")
-    for choice in fields(spec):
-        value = getattr(spec, choice.name)
-        if choice.name not in (*_OTHERWISE, *left_out) and value != choice.default:
-            parts[choice.name] = _in_words(choice.name, value)
-    return parts
-
-
 def _in_words(name: str, value: Any) -> str:
     """A value of a field of a spec, in a few words."""
     said = _SAID.get(name, name.replace("_", " "))
-    if name in OF_MODELS:
-        # Not who is in them: that makes a line of its own for every group.
-        told = [part for key, parts in value for part in (parts if name == "labels" else [key])]
-        keys = list(dict.fromkeys(part.partition(":")[0] for part in told))
-        return f"{said} {', '.join(keys)}" if len(keys) <= MOST_NAMED + 1 else f"{len(keys)} {said}"
     if value is True:
         return f"with {said}"
     if name == "values" and not value:
