@@ -22,7 +22,7 @@ from mlem_core.analysis.analysis import Selection
 from mlem_core.analysis.results import Results
 from mlem_core.base.numbers import student_quantile
 from mlem_core.base.typing import FloatArray, IntArray, Layer
-from mlem_core.groups.members import NO_STEP, Members
+from mlem_core.groups.members import Members
 from mlem_core.inference.intervals import Left
 from mlem_core.inference.resample import Estimate, shaped, standard_error
 
@@ -86,9 +86,8 @@ def mean_profiles(
             own, without = rows[steps == step], None
             if left is not None and stimuli is not None:
                 without = Left(left[:, steps == step], stimuli.sizes)
-            mean = own.mean(axis=0)
+            mean, lower, upper, *_ = mean_estimate(own, without)
             sd = own.std(axis=0, ddof=1) if len(own) > 1 else np.full_like(mean, np.nan)
-            lower, upper = _interval(own, without, bool(step != NO_STEP))
             table = depths.merge(quantities, how="cross").assign(
                 value=mean.ravel(), sd=sd.ravel(), lower=lower.ravel(), upper=upper.ravel()
             )
@@ -101,21 +100,6 @@ def _with_mean(members: Members, group: int, values: FloatArray) -> FloatArray:
     """(n_in_group, n_depths + 1, n_columns) the profiles of members, and last the mean of each."""
     own = members.profiles_of(group, values)
     return np.concatenate((own, own.mean(axis=1, keepdims=True)), axis=1)
-
-
-def _interval(
-    values: FloatArray, stimuli: Left | None, is_step: bool
-) -> tuple[FloatArray, FloatArray]:
-    """The ends (...) of the interval of the mean over members (n, ...), NaN for one."""
-    found, n = mean_estimate(values, stimuli), len(values)
-    if is_step:
-        # Symmetric about the mean as a number of the table, to the last digit.
-        reach = (found.upper - found.lower) / 2
-    elif stimuli is None and n > 1:
-        reach = student_quantile(n - 1) * values.std(axis=0, ddof=1) / np.sqrt(n)
-    else:
-        return found.lower, found.upper
-    return found.value - reach, found.value + reach
 
 
 REPLICATES = 1000

@@ -127,7 +127,7 @@ def similarity_influence(sums: UnitSums, progress: Counted | None = None) -> Sim
         subsets = _Subsets.of(moments.columns, own)
         values += subsets.values
         squares += np.diag(own.rank_covariances)
-        squares_influence += np.diagonal(sums.tested_rank_products(fold), axis1=1, axis2=2)
+        squares_influence += np.diagonal(sums.rank_products(fold), axis1=1, axis2=2)
         tested, trained = sums.tested_products(fold), sums.training_products(fold)
         for feature in range(n_features):
             counted, shares = subsets.counted(feature)
@@ -269,7 +269,7 @@ def score_influence(
             for k in range(L)
         ]
         tested = sums.tested_products(fold)
-        squares = np.diagonal(sums.tested_rank_products(fold), axis1=1, axis2=2)
+        squares = np.diagonal(sums.rank_products(fold), axis1=1, axis2=2)
         for k, gradient in enumerate(own):
             influence[:, k] += tested[:, :, k] @ gradient.products.T
             influence[:, k] += np.outer(squares[:, k], gradient.variance)

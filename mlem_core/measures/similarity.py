@@ -32,42 +32,24 @@ def weighted_tau(profiles: FloatArray) -> FloatArray:
 
     Source: Salle et al. 2024, section 4; Jalouzot et al. 2024, appendix F.
     """
-    tau = tau_terms(profiles).sum(axis=0)
-    np.fill_diagonal(tau, 1.0)
-    return tau
-
-
-def tau_terms(profiles: FloatArray) -> FloatArray:
-    """Contribution of each feature to the weighted Kendall τ of every two layers.
-
-    τ is a sum over pairs of features, + the pair's weight where both layers put the two in the same
-    order and - where not, divided by a constant. Each feature gets half of every pair that it is
-    in, which is the Shapley value of that sum: τ_f = Σ_{g≠f} ½ w_fg s_fg / Z. The terms add up to
-    τ; a feature with a negative term is one that the two layers rank differently. The weights w_fg
-    are those of the ranking of all features.
-
-    `profiles` are (n_layers, n_features) importances, averaged over folds.
-
-    Returns (n_features, n_layers, n_layers); 0 where τ is not defined.
-
-    Source: Vigna (2015) for τ.
-    """
     n_layers, n_features = profiles.shape
-    terms = np.zeros((n_features, n_layers, n_layers))
+    tau = np.zeros((n_layers, n_layers))
     sign = np.sign(profiles[:, :, None] - profiles[:, None, :])
-    # Where both layers rank two features alike, either order gives the same sum of their terms.
+    # Where both layers rank two features alike, either order gives the same sum over features.
     below = (sign < 0) | (sign == 0) & ~np.tri(n_features, dtype=bool)
     for a in range(n_layers):
         # Features in the order of layer a and, where they are tied there, of the other layer.
         rank = ((sign[a] < 0) | (sign[a] == 0) & below).sum(axis=2)
         weight = 1 / (1 + rank)
         pairs = weight[:, :, None] + weight[:, None, :]
-        both = np.einsum("ij,lij,lij->il", sign[a], sign, pairs)
+        both = np.einsum("ij,lij,lij->l", sign[a], sign, pairs)
         of_a = np.einsum("ij,lij->l", np.abs(sign[a]), pairs)
         other = np.einsum("lij,lij->l", np.abs(sign), pairs)
         ordered = (of_a > 0) & (other > 0)
-        terms[:, a, ordered] = both[:, ordered] / np.sqrt(of_a[ordered] * other[ordered])
-    return (terms + terms.swapaxes(1, 2)) / 2
+        tau[a, ordered] = both[ordered] / np.sqrt(of_a[ordered] * other[ordered])
+    tau = (tau + tau.T) / 2
+    np.fill_diagonal(tau, 1.0)
+    return tau
 
 
 @lru_cache(maxsize=64)

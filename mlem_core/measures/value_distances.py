@@ -19,7 +19,6 @@ from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.pairs.columns import ends
 from mlem_core.pairs.moments import PairMoments
 from mlem_core.pairs.statistics import PairStatistics
-from mlem_core.pairs.terms import design
 
 COLUMNS = (
     "model", "layer", "feature", "value_a", "value_b", "distance", "sd", "separation", "n_pairs",
@@ -51,7 +50,8 @@ def value_distances(
             continue
         own = weights[..., pairs.columns.part == f]
         first, second = ends(len(names))
-        distances = own @ design(len(names)).T
+        tables = pairs.columns.value_table(f, weights.reshape(-1, weights.shape[-1]))
+        distances = tables[:, first, second].reshape(*weights.shape[:2], -1)
         separations = np.zeros_like(distances)
         separations[..., first != second] = own[..., : int((first != second).sum())]
         values = np.array(names, dtype=object)

@@ -46,23 +46,8 @@ def metric_matrix(weights: FloatArray, n_features: int) -> FloatArray:
     return matrix
 
 
-def design(n_values: int) -> FloatArray:
-    """(n_codes, n_codes) the terms of every unordered pair of n values.
-
-    The columns are w_ab of every two different values, then s_a of every value.
-    """
-    first, second = ends(n_values)
-    codes = np.arange(len(first))
-    apart = np.flatnonzero(first != second)
-    terms = np.zeros((len(first), len(first)))
-    terms[apart, np.arange(len(apart))] = 1.0
-    np.add.at(terms, (codes, len(apart) + first), 1.0)
-    np.add.at(terms, (codes, len(apart) + second), 1.0)
-    return terms
-
-
 def term_names(feature: str, names: Sequence[str]) -> list[str]:
-    """Names of the columns of `design`: "pos: Noun/Verb", ..., "pos: Noun", ...."""
+    """Names of w_ab of every two values, then of s_a: "pos: Noun/Verb", ..., "pos: Noun", ...."""
     first, second = ends(len(names))
     pairs = [f"{names[a]}/{names[b]}" for a, b in zip(first, second, strict=True) if a != b]
     return [f"{feature}: {one}" for one in (*pairs, *names)]

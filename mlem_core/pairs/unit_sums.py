@@ -62,20 +62,22 @@ class UnitSums:
     def n_units(self) -> int:
         return int(self.members.shape[0])
 
-    def rank_products(self) -> FloatArray:
-        """(n_units, n_layers, n_layers) products of the ranks of two layers over all pairs."""
-        everything = np.ones(self.moments.n_blocks, dtype=bool)
-        means = self.moments.within(everything).rank_means
-        counts = self._counts(everything, None)
-        return _centred_squares(self.all_ranks, self.all_totals, means, counts)
+    def rank_products(self, fold: int | None = None) -> FloatArray:
+        """(n_units, n_layers, n_layers) products of the ranks of two layers.
 
-    def tested_rank_products(self, fold: int) -> FloatArray:
-        """(n_units, n_layers, n_layers) products over the pairs that test a fold."""
-        moments = self.moments
-        totals = self.tested[fold, :, moments.n_pairwise :, -1]
-        counts = self._counts(moments.tested(fold), fold)
-        means = moments.inside_fold(fold).rank_means
-        return _centred_squares(self.tested_ranks[fold], totals, means, counts)
+        Over all pairs; with a fold over those that test it.
+        """
+        moments, products, totals = self.moments, self.all_ranks, self.all_totals
+        blocks = np.ones(moments.n_blocks, dtype=bool)
+        means = moments.within(blocks).rank_means
+        if fold is not None:
+            products, totals = (
+                self.tested_ranks[fold],
+                self.tested[fold, :, moments.n_pairwise :, -1],
+            )
+            blocks, means = moments.tested(fold), moments.inside_fold(fold).rank_means
+        centred = products - totals[:, :, None] * means - means[:, None] * totals[:, None, :]
+        return centred + np.multiply.outer(self._counts(blocks, fold), np.outer(means, means))
 
     def training_products(self, fold: int, target: str = "rank") -> FloatArray:
         """(n_units, n_columns, n_layers) products of the columns with the target.
@@ -284,15 +286,6 @@ def _centred_products(
     centred = np.swapaxes(sums[..., :-1], 1, 2) - column_totals[:, :, None] * target_means
     centred -= means[:, None] * sums[:, None, :, -1]
     centred += np.multiply.outer(counts, np.outer(means, target_means))
-    return np.asarray(centred)
-
-
-def _centred_squares(
-    products: FloatArray, totals: FloatArray, means: FloatArray, counts: FloatArray
-) -> FloatArray:
-    """(n_units, n_layers, n_layers) from sums of products and totals (n_units, n_layers)."""
-    centred = products - totals[:, :, None] * means - means[:, None] * totals[:, None, :]
-    centred += np.multiply.outer(counts, np.outer(means, means))
     return np.asarray(centred)
 
 

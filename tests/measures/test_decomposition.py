@@ -10,7 +10,6 @@ import pytest
 from inputs import for_each, refused, statistics_of
 from scipy.stats import rankdata, spearmanr
 
-from mlem_core.measures import similarity
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 
 N = 45
@@ -159,20 +158,6 @@ def test_features_of_pure_noise_leave_terms_and_the_unexplained_as_they_were(n, 
     for term in ("true", UNEXPLAINED):
         assert after[term] == pytest.approx(before[term], abs=0.01)
     assert abs(after.drop(["true", UNEXPLAINED]).sum()) < 0.01
-
-
-def test_tau_terms_add_up_to_tau_and_show_what_is_ranked_differently():
-    rng = np.random.default_rng(0)
-    profiles = np.vstack((rng.random((3, 6)), [[0.3, 0.3, 0.1, 0.2, 0.0, 0.0]]))
-    terms = similarity.tau_terms(profiles)
-    np.testing.assert_allclose(terms.sum(axis=0), similarity.weighted_tau(profiles), atol=1e-12)
-    moved = similarity.tau_terms(np.array([[5.0, 4.0, 3.0, 2.0, 1.0], [5.0, 4.0, 3.0, 2.0, 6.0]]))[
-        :, 0, 1
-    ]
-    assert moved[4] < 0 < moved[:4].min()
-    np.testing.assert_array_equal(
-        similarity.tau_terms(np.array([[0.0, 0.0], [1.0, 2.0]]))[:, 0, 1], 0
-    )
 
 
 def test_tables_of_all_layers(pairs):
