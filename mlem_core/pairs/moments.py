@@ -67,38 +67,6 @@ class SetMoments(NamedTuple):
     rank_means: FloatArray
 
 
-class _SetSums(NamedTuple):
-    """Sums over the pairs inside a set of stimuli, before they are centred.
-
-    Attributes
-    ----------
-    columns : (n_columns,)
-    gram : (n_columns, n_columns)
-    with_targets : (2 n_layers, n_columns) with the squared distances, then with the ranks
-    targets : (2 n_layers,)
-    """
-
-    n_pairs: float
-    columns: FloatArray
-    gram: FloatArray
-    with_targets: FloatArray
-    targets: FloatArray
-
-    def centred(self, n_layers: int) -> SetMoments:
-        n_pairs = max(self.n_pairs, 1.0)
-        means, target_means = self.columns / n_pairs, self.targets / n_pairs
-        with_targets = self.with_targets - np.outer(target_means, self.columns)
-        return SetMoments(
-            n_pairs,
-            means,
-            self.gram - n_pairs * np.outer(means, means),
-            with_targets[:n_layers],
-            with_targets[n_layers:],
-            target_means[:n_layers],
-            target_means[n_layers:],
-        )
-
-
 @dataclass(frozen=True)
 class PairMoments:
     """Moments of the pairs of n_stimuli stimuli, by blocks of them, for n_layers layers.
@@ -190,28 +158,14 @@ class PairMoments:
 
     def within(self, blocks: NDArray[np.bool_]) -> SetMoments:
         """Moments over the pairs inside some of the blocks (n_blocks,)."""
-        return self._sums(blocks).centred(self.n_layers)
+        return self._moments(blocks, None)
 
     def inside_fold(self, fold: int) -> SetMoments:
         """Moments over the pairs that test a fold."""
-        sums = self._sums(self.tested(fold))
-        if self.untested is not None:
-            own = self.folds[self.untested.first] == fold
-            first, second = self.untested.first[own], self.untested.second[own]
-            z, ranks = self.columns.of_pairs(first, second), self.untested.ranks[:, own]
-            # Squared distances are fitted, not tested: those of these pairs are not kept.
-            with_targets = np.concatenate((np.zeros((self.n_layers, len(self.columns))), ranks @ z))
-            targets = np.concatenate((np.zeros(self.n_layers), ranks.sum(axis=1)))
-            sums = _SetSums(
-                sums.n_pairs - len(first),
-                sums.columns - z.sum(axis=0),
-                sums.gram - z.T @ z,
-                sums.with_targets - with_targets,
-                sums.targets - targets,
-            )
-        return sums.centred(self.n_layers)
+        return self._moments(self.tested(fold), fold)
 
-    def _sums(self, blocks: NDArray[np.bool_]) -> _SetSums:
+    def _moments(self, blocks: NDArray[np.bool_], fold: int | None) -> SetMoments:
+        """Moments over the pairs inside blocks, without those that do not test a fold."""
         chosen = np.flatnonzero(blocks)
         columns, D, L = self.columns, self.n_pairwise, self.n_layers
         K = len(columns)
@@ -230,8 +184,27 @@ class PairMoments:
             gram[np.ix_(pairwise, product_columns)] = crossed[:D, product_columns]
             gram[np.ix_(product_columns, pairwise)] = crossed[:D, product_columns].T
             crossed[D:, pairwise] = both[:, D:].T
-        n_pairs = float(self._over_pairs(self.counts, chosen))
-        return _SetSums(n_pairs, totals, gram, crossed[D:], sums[D:])
+        n_pairs, with_targets = float(self._over_pairs(self.counts, chosen)), crossed[D:]
+        if fold is not None and self.untested is not None:
+            inside = self.folds[self.untested.first] == fold
+            ranks = self.untested.ranks[:, inside]
+            z = columns.of_pairs(self.untested.first[inside], self.untested.second[inside])
+            n_pairs, totals, gram = n_pairs - len(z), totals - z.sum(axis=0), gram - z.T @ z
+            # Squared distances are fitted, not tested: those of these pairs are not kept.
+            with_targets[L:] -= ranks @ z
+            sums[D + L :] -= ranks.sum(axis=1)
+        n_pairs = max(n_pairs, 1.0)
+        means, target_means = totals / n_pairs, sums[D:] / n_pairs
+        with_targets -= np.outer(target_means, totals)
+        return SetMoments(
+            n_pairs,
+            means,
+            gram - n_pairs * np.outer(means, means),
+            with_targets[:L],
+            with_targets[L:],
+            target_means[:L],
+            target_means[L:],
+        )
 
     def _product_sums(self, chosen: IntArray) -> tuple[FloatArray, FloatArray]:
         """Sums (n_products,) of the columns that are sums of products, and of products of two."""
