@@ -27,7 +27,6 @@ class ColumnBuilder:
         self.second_feature: list[int] = []
         self.terms: list[tuple[int, int, float, int]] = []
         self.pairwise: dict[int, PairwiseColumn] = {}
-        self.distances: list[FeatureDistance] = []
         self.as_distance: list[float] = []
 
     def check_number(self) -> None:
@@ -67,7 +66,6 @@ class ColumnBuilder:
         distance: FeatureDistance,
     ) -> None:
         """Add the columns of a feature."""
-        self.distances.append(distance)
         if value_names:
             self._add_values(feature, name, value_names, distance)
         elif kind == "ordered":
@@ -127,11 +125,13 @@ class ColumnBuilder:
         for own in has_value:
             self._add_column(next(names), feature, (own, 0, 1.0), (0, own, 1.0), as_distance=0.0)
 
-    def add_interactions(self, features: Sequence[str]) -> None:
+    def add_interactions(
+        self, features: Sequence[str], distances: Sequence[FeatureDistance]
+    ) -> None:
         """Add 2 Δ_f Δ_g of every two features."""
         for first in range(len(features)):
             for second in range(first + 1, len(features)):
-                product = PairwiseColumn(self.distances[first], self.distances[second], 2.0)
+                product = PairwiseColumn(distances[first], distances[second], 2.0)
                 self.pairwise[len(self.names)] = product
                 name = f"{features[first]}{SEPARATOR}{features[second]}"
                 self._add_column(name, first, second_feature=second)

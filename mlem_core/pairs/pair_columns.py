@@ -146,7 +146,7 @@ class PairColumns:
         for number, (name, kind, names, distance) in enumerate(each):
             builder.add_feature(number, name, kind, names, distance)
         if interactions:
-            builder.add_interactions(features)
+            builder.add_interactions(features, distances)
         builder.check_number()
         terms = np.array(builder.terms, dtype=np.float64).reshape(-1, 4)
         return cls(

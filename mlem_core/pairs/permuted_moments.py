@@ -82,10 +82,6 @@ class PermutedFeature:
         """(n_stimuli, n_basis) the feature's columns of the basis, without the constant."""
         return np.ascontiguousarray(self.alone.columns.basis[:, 1:])
 
-    def with_constant(self, permutation: int) -> FloatArray:
-        """(n_stimuli, 1 + n_basis) its basis under a permutation, the constant first."""
-        return np.insert(self.basis[self.givers[permutation]], 0, 1.0, axis=1)
-
     @cached_property
     def crossed_terms(self) -> _CrossedTerms:
         """Terms of every two of its columns that are sums of products."""
@@ -236,7 +232,7 @@ class PermutedFeature:
         gram = np.empty((len(values), len(self.numbers)))
         gram[:, self.pairwise] = flat @ flat.T
         alone, others = self.alone.columns, self.others.columns
-        basis = self.with_constant(permutation)
+        basis = np.insert(self.basis[self.givers[permutation]], 0, 1.0, axis=1)
         gram[:, self.products] = _with_products(alone, basis, values, rows, stimuli)
         with_products = _with_products(others, others.basis, values, rows, stimuli)
         with_matrices = tile.reshape(len(tile), -1) @ flat.T
@@ -256,18 +252,11 @@ class PermutedFeature:
         -------
         (n_permutations, n_columns); (n_permutations, n_targets, n_columns)
         """
-        columns = self.alone.columns
-        shape = len(self.givers), 1 + len(targets), len(self.numbers)
-        sums, weights = np.empty(shape), np.concatenate((np.ones((1, len(first))), targets))
-        for permutation in range(len(self.givers)):
-            phi = self.with_constant(permutation)
-            both = (weights[:, :, None] * phi[first]).transpose(0, 2, 1) @ phi[second]
-            by_column = columns.sum_terms(both[:, columns.left, columns.right])
-            sums[permutation][:, self.products] = by_column
-            for place, column in zip(
-                self.pairwise, self.pairwise_columns(permutation), strict=True
-            ):
-                sums[permutation, :, place] = weights @ column.of_pairs(first, second)
+        sums = np.empty((len(self.givers), 1 + len(targets), len(self.numbers)))
+        weights = np.concatenate((np.ones((1, len(first))), targets))
+        for permutation, givers in enumerate(self.givers):
+            columns = self.columns.with_values_of(givers, self.feature)
+            sums[permutation] = weights @ columns.of_pairs(first, second)[:, self.numbers]
         return sums[:, 0], sums[:, 1:]
 
 
