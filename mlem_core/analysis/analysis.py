@@ -65,12 +65,10 @@ class Selection:
         for what, chosen in (("feature", self.features), ("layer", self.layers)):
             if not chosen:
                 raise InputError(f"no {what} is left; choose at least one.")
-        return Selection(
-            tuple(name for name in features if name in self.features),
-            tuple(layer for layer in layers if layer in kept),
-            self.estimator,
-            self.interactions,
-            self.similarity,
+        return replace(
+            self,
+            features=tuple(name for name in features if name in self.features),
+            layers=tuple(layer for layer in layers if layer in kept),
         )
 
     def of_pairs(self, pairs: PairStatistics, layers: Sequence[Layer]) -> PairStatistics:

@@ -17,7 +17,7 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError, readable, unknown
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import many, short, some
 from mlem_core.base.typing import FloatArray
@@ -193,19 +193,17 @@ def _read_rdms(path: Path | None) -> dict[str, Rdm]:
     rdms: dict[str, Rdm] = {}
     if path is None or not path.exists():
         return rdms
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            for number in range(len(arrays.files) // 3):
-                values = tuple(map(str, arrays[f"values_{number}"].tolist()))
-                square = squareform(arrays[f"distances_{number}"])
-                if len(square) != len(values):
-                    raise ValueError("distances of other values")
-                square = checked_distances(square, path.name, values)
-                rdms[str(arrays[f"name_{number}"])] = Rdm(values, square)
-    except InputError:
-        raise
-    except Exception as error:  # whatever a damaged archive makes NumPy raise
-        raise InputError(f"{path.name} holds no distances as the program writes them.") from error
+    with (
+        readable(path.name, "file of distances", Exception),
+        np.load(path, allow_pickle=False) as arrays,
+    ):
+        for number in range(len(arrays.files) // 3):
+            values = tuple(map(str, arrays[f"values_{number}"].tolist()))
+            square = squareform(arrays[f"distances_{number}"])
+            if len(square) != len(values):
+                raise ValueError("distances of other values")
+            square = checked_distances(square, path.name, values)
+            rdms[str(arrays[f"name_{number}"])] = Rdm(values, square)
     return rdms
 
 

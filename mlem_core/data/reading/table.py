@@ -22,7 +22,7 @@ from typing import Any
 
 import pandas as pd
 
-from mlem_core.base.errors import InputError
+from mlem_core.base.errors import InputError, readable
 from mlem_core.base.room import check_memory
 from mlem_core.base.text import short, some
 from mlem_core.data.columns import Cells, text_of_value, texts, with_points, without_marks
@@ -63,7 +63,8 @@ def read_parquet(data: bytes, name: str) -> tuple[list[str], Columns]:
             f"{name} is a Parquet file, which needs the package pyarrow: pip install pyarrow, or "
             "save the table as CSV."
         ) from error
-    try:
+    broken = (pa.ArrowException, OSError, ValueError, OverflowError)
+    with readable(name, "Parquet file", *broken):
         file = ParquetFile(io.BytesIO(data))
         schema, n_rows = file.schema_arrow, file.metadata.num_rows
         _check_size(n_rows, len(schema), name)
@@ -79,11 +80,6 @@ def read_parquet(data: bytes, name: str) -> tuple[list[str], Columns]:
             raise InputError(
                 f"{name} has more than {MAX_BYTES:,} characters, the limit for a table."
             )
-    except InputError:
-        raise
-    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
-        why = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{name} cannot be read as a Parquet file: {short(why)}.") from error
     return schema.names, columns
 
 

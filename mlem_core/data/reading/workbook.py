@@ -8,7 +8,7 @@ import zipfile
 from typing import IO, Any, NamedTuple
 from xml.etree.ElementTree import iterparse
 
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError, readable, unknown
 from mlem_core.base.text import listed, many, short
 from mlem_core.data.columns import text_of_value
 from mlem_core.data.reading.content import MAX_BYTES, MAX_COLUMNS, Columns
@@ -68,16 +68,11 @@ def read_sheet(data: bytes, name: str, sheet: str | None = None) -> _Sheet:
     """
     if data.startswith(_BEFORE_2007):
         raise InputError(f"{name} is an Excel file of before 2007; save it as .xlsx or as CSV.")
-    try:
+    # Whatever XML, zip and openpyxl itself say of a broken file.
+    with readable(name, "Excel workbook", Exception), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about styles and extensions, which have no part in it
         _check_zip(data, name)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about styles and extensions, which have no part in it
-            return _read_sheet(data, name, sheet)
-    except (InputError, MemoryError):
-        raise
-    except Exception as error:  # whatever XML, zip and openpyxl itself say of a broken file
-        why = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{name} cannot be read as an Excel workbook: {short(why)}.") from error
+        return _read_sheet(data, name, sheet)
 
 
 def _read_sheet(data: bytes, name: str, sheet: str | None) -> _Sheet:
