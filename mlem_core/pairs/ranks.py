@@ -88,12 +88,17 @@ def score_patterns(
 
     Source: Jalouzot et al. 2024, section 2.3.
     """
-    from mlem_core.pairs.kernels.scores import rank_moments
+    from mlem_core.pairs.kernels.scores import rank_moments, to_keys
 
     covariance, spread = moments = np.zeros((2, *predictions.shape[:2]))
     if predictions.size:
         predictions, sums = np.ascontiguousarray(predictions), np.ascontiguousarray(rank_sums)
-        rank_moments(predictions, np.argsort(predictions, axis=-1), counts, sums, TIE, moments)
+        # Sorted as in `keys_of`, in half of the time of an argsort.
+        keys = np.empty(predictions.shape, dtype=np.int64)
+        place_bits = (predictions.shape[-1] - 1).bit_length()
+        to_keys(predictions, place_bits, keys)
+        keys.sort(axis=-1)
+        rank_moments(predictions, keys, place_bits, counts, sums, TIE, moments)
     total = float(counts.sum())
     untied = (total**3 - total) / 12
     both = spread * rank_squares[:, None]

@@ -5,14 +5,37 @@ from __future__ import annotations
 from typing import Any
 
 import numba
+import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def to_keys(predictions: Array, place_bits: int, keys: Array) -> None:
+    """Fill keys that sort as the predictions do, the place of each in the low bits.
+
+    predictions, keys : (n_layers, n_predictions, n_patterns)
+    """
+    n_layers, n_predictions, n = predictions.shape
+    for layer in range(n_layers):
+        for p in range(n_predictions):
+            x, of_prediction = predictions[layer, p], keys[layer, p]
+            low, high = x.min(), x.max()
+            scale = 2.0 ** (62 - place_bits) / (high - low) if high > low else 0.0
+            for k in range(n):
+                of_prediction[k] = (np.int64((x[k] - low) * scale) << place_bits) | k
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def rank_moments(
-    predictions: Array, order: Array, counts: Array, rank_sums: Array, tie: float, moments: Array
+    predictions: Array,
+    keys: Array,
+    place_bits: int,
+    counts: Array,
+    rank_sums: Array,
+    tie: float,
+    moments: Array,
 ) -> None:
     """Σ of predicted rank x rank and Σ of squared predicted ranks, over the pairs.
 
@@ -20,21 +43,22 @@ def rank_moments(
 
     Parameters
     ----------
-    predictions, order : (n_layers, n_predictions, n_patterns), and their ascending order
+    predictions, keys : (n_layers, n_predictions, n_patterns), and their sorted keys
+    place_bits : low bits of a key, see `to_keys`
     counts : (n_patterns,) pairs
     rank_sums : (n_layers, n_patterns) sums of the centred average ranks
     moments : (2, n_layers, n_predictions) filled with both
     """
     n_layers, n_predictions, n = predictions.shape
-    lowest = -counts.sum() / 2
+    lowest, places = -counts.sum() / 2, (1 << place_bits) - 1
     for layer in range(n_layers):
         for p in range(n_predictions):
-            x, place = predictions[layer, p], order[layer, p]
-            last = x[place[0]]
-            tolerance = tie * (x[place[-1]] - last)
+            x, ascending = predictions[layer, p], keys[layer, p]
+            last = x[ascending[0] & places]
+            tolerance = tie * (x[ascending[-1] & places] - last)
             below, pairs, ranks, products, squares = lowest, 0.0, 0.0, 0.0, 0.0
             for k in range(n):
-                pattern = place[k]
+                pattern = ascending[k] & places
                 if x[pattern] - last > tolerance:
                     rank = below + pairs / 2
                     products += rank * ranks
