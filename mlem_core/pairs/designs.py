@@ -15,14 +15,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import IntArray
-from mlem_core.base.work import cores
 
 # Pairs beyond which a design takes the place of all pairs, where nothing else is asked.
 BUDGET = 50_000_000
@@ -32,12 +30,6 @@ RESAMPLED = 8_000_000
 DESIGNS = 8
 # With fewer pairs a stimulus, some pair of folds would have none in some design.
 FEWEST_A_STIMULUS = 8
-# Pairs that a thread is worth, and threads that have tables of their own at most.
-SHARE = 2**20
-MOST_THREADS = 4
-
-# Stimuli, starts and partners of some rows of a design.
-Rows = tuple[NDArray[np.int32], IntArray, NDArray[np.int32]]
 
 
 def n_pairs(n_stimuli: int) -> int:
@@ -158,24 +150,11 @@ class PairDesign:
     def n_designs(self) -> int:
         return len(self.parts) - 1
 
-    @cached_property
-    def rows(self) -> Rows:
-        """Rows of pairs as kernels take them: `stimulus`, `starts`, `partner`."""
-        return self.stimulus, self.starts, self.partner
-
     def slices(self, n: int) -> list[tuple[int, int]]:
         """Parts, about n with as many pairs, as (first row, last row + 1)."""
         edges = np.searchsorted(self.starts, np.linspace(0, self.n_pairs, n + 1)[1:-1])
         ends = [0, *map(int, edges), len(self.stimulus)]
         return list(itertools.pairwise(ends))
-
-    def shares(self) -> list[Rows]:
-        """The rows, as kernels take them, in a part for each thread that is worth it."""
-        n = max(1, min(cores(), MOST_THREADS, self.n_pairs // SHARE))
-        return [
-            (self.stimulus[first:last], self.starts[first : last + 1], self.partner)
-            for first, last in self.slices(n)
-        ]
 
     def ends(self, places: IntArray) -> tuple[IntArray, IntArray]:
         """The two stimuli of the pairs at these places; of all pairs, the lower one first."""

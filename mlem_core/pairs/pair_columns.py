@@ -249,15 +249,14 @@ class PairColumns:
         of_feature = self.basis_feature == feature
         basis[:, of_feature] = basis[givers][:, of_feature]
         distances[feature] = distances[feature].of_stimuli(givers)
-        pairwise = {
-            number: column.with_values_of(
-                givers,
-                first=bool(self.first_feature[number] == feature),
-                second=bool(self.second_feature[number] == feature),
-            )
-            for number, column in self.pairwise.items()
-        }
+        pairwise = {number: self.pairwise_of(number, givers, feature) for number in self.pairwise}
         return replace(self, basis=basis, distances=tuple(distances), pairwise=pairwise)
+
+    def pairwise_of(self, number: int, givers: IntArray, feature: int) -> PairwiseColumn:
+        """A column that is no sum of products, see `with_values_of`."""
+        first = bool(self.first_feature[number] == feature)
+        second = bool(self.second_feature[number] == feature)
+        return self.pairwise[number].with_values_of(givers, first=first, second=second)
 
     @property
     def part(self) -> IntArray:

@@ -89,14 +89,8 @@ class PermutedFeature:
 
     def pairwise_columns(self, permutation: int) -> list[PairwiseColumn]:
         """Its columns that are no sums of products under a permutation."""
-        columns = []
-        for number in self.numbers[self.pairwise]:
-            first = bool(self.columns.first_feature[number] == self.feature)
-            second = bool(self.columns.second_feature[number] == self.feature)
-            column = self.columns.pairwise[int(number)]
-            givers = self.givers[permutation]
-            columns.append(column.with_values_of(givers, first=first, second=second))
-        return columns
+        numbers, givers = self.numbers[self.pairwise].tolist(), self.givers[permutation]
+        return [self.columns.pairwise_of(number, givers, self.feature) for number in numbers]
 
     def target_sums(self, sets: NDArray[np.bool_], targets: Sequence[Target]) -> TargetSums:
         """Sums of products with targets over the pairs inside sets of blocks (n_sets, n_blocks)."""
