@@ -206,7 +206,7 @@ def of_largest(values: FloatArray, left: Left, *, sides: int = 1) -> Estimate:
     reach, own = stdtrit(max(1, min(left.sizes) - 1), np.maximum(tails, CONFIDENCE))
     error, up = standard_error(*left), own if sides == 1 else reach
     lower, upper = np.maximum(values - reach * error, -1.0), np.minimum(values + up * error, 1.0)
-    return Estimate(values, lower, upper, units=left.sizes)
+    return Estimate(values, lower, upper)
 
 
 def with_bounds(

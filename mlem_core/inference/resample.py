@@ -37,20 +37,12 @@ class Estimate(NamedTuple):
 
     value, lower, upper : NaN where there is no interval
     p : of the hypothesis that the truth is 0
-    units : how many blocks of sentences it is from; or of sentences, of items, and of combinations
-        of both; none where it is not over stimuli
     """
 
     value: FloatArray
     lower: FloatArray
     upper: FloatArray
     p: FloatArray = _NO_TEST
-    units: tuple[int, ...] = ()
-
-    @property
-    def n(self) -> int:
-        """Number of blocks of the kind of unit that has fewest."""
-        return min(self.units, default=0)
 
     def columns(self, *names: str) -> dict[str, FloatArray]:
         """Some of its arrays by their names, the columns of a table."""
@@ -162,7 +154,6 @@ def by_error(
         np.maximum(value - reach, within[0]),
         np.minimum(value + reach, within[1]),
         np.where(steady, np.where(certain, 0.0, 1.0), tail if above else 2 * tail),
-        tuple(sizes),
     )
 
 
@@ -254,17 +245,13 @@ def sampled_of(n_stimuli: int, n_pairs: int) -> str:
 
 def permuted_of(n_stimuli: int, n_pairs: int) -> str:
     """Sentence on whose labels are permuted where not all pairs are compared; else empty."""
-    if _all_compared(n_stimuli, n_pairs):
+    if all_pairs(n_stimuli) <= min(n_pairs, BUDGET):
         return ""
     some = min(n_stimuli, PERMUTED)
     return (
         f"Labels are permuted among about {some:,} of the {n_stimuli:,} stimuli (all that "
         "stay together, and all their pairs); a test of all stimuli would have more power."
     )
-
-
-def _all_compared(n_stimuli: int, n_pairs: int) -> bool:
-    return all_pairs(n_stimuli) <= min(n_pairs, BUDGET)
 
 
 def below_ceiling(results: Results, estimator: str) -> str:
