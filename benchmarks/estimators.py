@@ -17,7 +17,7 @@ from benchmarks.timing import Table
 from mlem_core.base.typing import FloatArray, layer_name
 from mlem_core.data.folds import group_folds
 from mlem_core.estimators.ascent import WeightForm
-from mlem_core.estimators.base import RidgeMLEM, held_out_scores
+from mlem_core.estimators.base import RidgeMLEM
 from mlem_core.estimators.registry import tested_fits
 from mlem_core.estimators.spearman import Cells, SpearmanMLEM, ascend
 from mlem_core.estimators.training_pairs import TrainingPairs
@@ -204,7 +204,7 @@ def measure(table: Table, runs: int) -> str:
             for layer in every:
                 fold = int(folds[layer])
                 theirs = _published(case, interactions, int(layer), fold, strength)
-                score = held_out_scores(pairs.of_layers([int(layer)]), theirs[None, None], fold)
+                score = pairs.of_layers([int(layer)]).tests.folds[fold].scores(theirs[None, None])
                 both = np.array([score.rho[0, 0], score.rho_a[0, 0]])
                 differences.append(own[:, layer, fold] - both)
             found = np.array(differences)

@@ -12,7 +12,7 @@ from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data import datasets
 from mlem_core.data.folds import group_folds
 from mlem_core.estimators.ascent import WeightForm
-from mlem_core.estimators.base import RidgeMLEM, TableModel, held_out_scores
+from mlem_core.estimators.base import RidgeMLEM, TableModel
 from mlem_core.estimators.spearman import FRRSA, Ascent, SpearmanMLEM, ascend
 from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.measures.importance import permutation_importance
@@ -172,7 +172,7 @@ def noise(names: tuple[str, ...], level: float, seed: int) -> list[Row]:
         moved = unit_metrics(noisy.weights, n) - unit_metrics(clean.weights, n)
         for fold, importance in enumerate(noisy.importance):
             true = clean.importance[fold]
-            score = held_out_scores(noisy.pairs, noisy.weights[None, [fold]], fold)
+            score = noisy.pairs.tests.folds[fold].scores(noisy.weights[None, [fold]])
             found.append(
                 {
                     "estimator": name,
@@ -202,7 +202,7 @@ def noise_tasks(quick: bool) -> list[Task]:
 
 def scored(pairs: PairStatistics, weights: FloatArray) -> Row:
     """Held-out scores of weights (n_columns,) on fold 0."""
-    score = held_out_scores(pairs, weights[None, None], 0)
+    score = pairs.tests.folds[0].scores(weights[None, None])
     return {"rho": float(score.rho[0, 0]), "rho_a": float(score.rho_a[0, 0])}
 
 

@@ -12,7 +12,6 @@ from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data import datasets
 from mlem_core.data.folds import fold_groups, group_folds
 from mlem_core.estimators.base import RidgeMLEM
-from mlem_core.estimators.registry import held_out_scores
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.pairs.statistics import PairStatistics
 from validation.layers import FOLDS, STIMULI, rows_of
@@ -133,7 +132,7 @@ def psd_cost(pairs: PairStatistics, weights: FloatArray) -> FloatArray:
     cost = np.empty(weights.shape[:2])
     for fold in range(pairs.n_folds):
         both = np.stack((weights[:, fold], projected[:, fold]), axis=1)
-        free, bound = held_out_scores(pairs, both, fold).rho.T
+        free, bound = pairs.tests.folds[fold].scores(both).rho.T
         cost[:, fold] = free - bound
     return cost
 

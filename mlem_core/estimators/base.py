@@ -18,7 +18,6 @@ from mlem_core.data.folds import FEWEST_TESTED, group_folds
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import Solution as Solution
 from mlem_core.estimators.registry import Solver
-from mlem_core.estimators.registry import held_out_scores as held_out_scores
 from mlem_core.estimators.ridge_solver import ALPHAS, BETAS, RidgeSolver
 from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.pairs.columns import MISSING, FeatureColumn, feature_columns, resolved_columns
@@ -172,7 +171,7 @@ class TableModel(Solver, BaseEstimator):
         columns = self._fitted(X)
         rows = self._neural(y, len(X))
         statistics = self._statistics(columns, rows, interactions=self._interactions)
-        return float(held_out_scores(statistics, self.coef_[None, None], 0).rho[0, 0])
+        return float(statistics.tests.folds[0].scores(self.coef_[None, None]).rho[0, 0])
 
     def _fitted(self, X: StimulusSet | pd.DataFrame) -> list[FeatureColumn]:
         """The features of other stimuli, as those that were fitted."""

@@ -25,7 +25,6 @@ from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.base.work import each, if_large
 from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.pairs.columns import AUTO
-from mlem_core.pairs.ranks import Score
 from mlem_core.pairs.scored_pairs import feature_ceilings
 from mlem_core.pairs.statistics import PairStatistics
 
@@ -47,21 +46,13 @@ class FoldFits:
     ceiling: FloatArray
 
 
-def held_out_scores(pairs: PairStatistics, weights: FloatArray, fold: int) -> Score:
-    """ρ and ρ_a (n_layers, n_predictions) of weights on the pairs that test a fold.
-
-    Weights are (n_layers, n_predictions, n_columns).
-    """
-    return pairs.tests.folds[fold].scores(weights)
-
-
 def tested_fits(
     pairs: PairStatistics, weights: FloatArray, alpha: FloatArray | None = None
 ) -> FoldFits:
     """Held-out scores of weights (n_layers, n_folds, n_columns), each fold's on its own pairs."""
     threads = if_large(sum(fold.rank_sums.size for fold in pairs.tests.folds))
     scores = each(
-        lambda k: held_out_scores(pairs, weights[:, k, None], k), range(pairs.n_folds), threads
+        lambda k: pairs.tests.folds[k].scores(weights[:, k, None]), range(pairs.n_folds), threads
     )
     return FoldFits(
         weights=weights,
