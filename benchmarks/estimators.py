@@ -159,7 +159,7 @@ def _spread(case: Case, layers: list[int]) -> tuple[FloatArray, FloatArray]:
         ridge = RidgeMLEM().cross_validate(pairs).weights
         importances = np.stack(
             [
-                permutation_importance(pairs.tests, weights)
+                permutation_importance(pairs.tests, weights).drop
                 for weights in (ridge, _spearman(divided, pairs, layers))
             ]
         )

@@ -148,7 +148,7 @@ def profiles(name: str, data: LayerData, seed: int = 0) -> Profiles:
     else:
         weights = np.zeros((1, FOLDS, len(pairs.columns)))
         weights[0, 0] = published(name, data.rows, seed=seed).weights
-    importance = permutation_importance(pairs.tests, weights)[0]
+    importance = permutation_importance(pairs.tests, weights).drop[0]
     folds = FOLDS if name in FITS else 1
     return Profiles(pairs, weights[0, :folds], importance[:folds])
 

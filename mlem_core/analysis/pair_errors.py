@@ -100,7 +100,7 @@ def _jackknife(replicates: Sequence[FloatArray]) -> FloatArray:
 def _scores(pairs: PairStatistics, weights: FloatArray, permutations: int) -> FloatArray:
     """(n_layers, 2 + n_parts) ρ, ceiling and importances of weights, means over folds."""
     fits = tested_fits(pairs, weights)
-    drop = permutation_importance(pairs.tests, weights, permutations=permutations)
+    drop = permutation_importance(pairs.tests, weights, permutations=permutations).drop
     both = np.stack((fits.rho, fits.ceiling), axis=-1)
     return np.asarray(np.concatenate((both, drop), axis=-1).mean(axis=1))
 

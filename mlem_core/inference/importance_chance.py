@@ -177,7 +177,7 @@ class PermutedImportances:
     def importance(self) -> FloatArray:
         """(n_layers, n_features) importances of the true values, means over folds."""
         tests = self.pairs.statistics.tests
-        return permutation_importance(tests, self.solution.coef).mean(axis=1)
+        return permutation_importance(tests, self.solution.coef).drop.mean(axis=1)
 
     def of_feature(
         self, feature: int, givers: IntArray, progress: Counted | None = None
@@ -207,7 +207,7 @@ class PermutedImportances:
                 tests = ScoredPairs(tuple(folds))
                 statistics = PairStatistics(of_permutation, tests)
                 weights = _solve(self.model, self.pairs, statistics, self.solution).coef
-                drop = permutation_importance(tests, weights, parts=[feature])
+                drop = permutation_importance(tests, weights, parts=[feature]).drop
                 drops.append(drop[:, :, feature].mean(axis=1))
                 if progress is not None:
                     progress(len(drops), len(givers))

@@ -46,13 +46,27 @@ PERMUTATIONS = 10
 DECIMALS = 12
 
 
+class Importance(NamedTuple):
+    """Importances of n_parts parts (features; with interactions columns) in n_layers layers.
+
+    Attributes
+    ----------
+    drop : (n_layers, n_folds, n_parts) drop of the held-out ρ
+    error : (n_layers, n_folds, n_parts) its standard error from drawing permutations; 0 where it is
+        computed
+    """
+
+    drop: FloatArray
+    error: FloatArray
+
+
 def permutation_importance(
     tests: ScoredPairs,
     weights: FloatArray,
     *,
     permutations: int = PERMUTATIONS,
     parts: Sequence[int] | None = None,
-) -> FloatArray:
+) -> Importance:
     """Drop of the held-out ρ of each fold when a part of the columns is permuted.
 
     Parameters
@@ -62,11 +76,9 @@ def permutation_importance(
     permutations : how often a part is permuted where the drop is drawn
     parts : numbers of those that are permuted, the others being 0; None is all
 
-    Returns (n_layers, n_folds, n_parts), parts being features or, with interactions, columns.
-
     Source: Salle et al. 2024, section 4; Jalouzot et al. 2024, section 2.3.
     """
-    drop = np.zeros((*weights.shape[:2], len(tests.columns.parts)))
+    drop, error = np.zeros((2, *weights.shape[:2], len(tests.columns.parts)))
 
     def permute_in(fold: int) -> None:
         pairs, of_fold = tests.folds[fold], weights[:, fold]
@@ -91,6 +103,7 @@ def permutation_importance(
                 rng = np.random.default_rng([0, fold, part])
                 drawn = _drawn_rho(selected, of_fold[layers], part, permutations, rng)
                 permuted = drawn.mean(axis=0)
+                error[layers, fold, part] = drawn.std(axis=0, ddof=1) / np.sqrt(permutations)
             drop[layers, fold, part] = rho[layers] - permuted
 
     # Threads of matrix products would wait for each other longer than these take.
@@ -98,7 +111,7 @@ def permutation_importance(
         each(permute_in, range(len(tests.folds)), cores())
     drop = drop.round(DECIMALS)
     drop[drop == 0] = 0.0  # no zero with a sign
-    return drop
+    return Importance(drop, error)
 
 
 def _computed_rho(pairs: FoldPairs, weights: FloatArray, part: int) -> FloatArray:
@@ -188,7 +201,7 @@ def fitted(
     """
     check_values(estimator, pairs.resolved, pairs.interactions)
     fits = estimator_named(estimator).model().cross_validate(pairs, training_pairs)
-    return Fits(fits, permutation_importance(pairs.tests, fits.weights))
+    return Fits(fits, permutation_importance(pairs.tests, fits.weights).drop)
 
 
 def most_important(profiles: pd.DataFrame) -> str:
@@ -268,20 +281,27 @@ def importances(
 
     `fits` are those of the estimator on these pairs.
 
-    Returns model, layer, feature, permuted, left_out. With interactions `permuted` is the sum over
-    the columns that the feature has a part in.
+    Returns model, layer, feature, permuted, permutation_error (its standard error where
+    permutations were drawn; 0 where it is computed), left_out. With interactions `permuted` is the
+    sum over the columns that the feature has a part in.
     """
-    drop = permutation_importance(pairs.tests, fits.weights)
+    drop, error = permutation_importance(pairs.tests, fits.weights)
     if pairs.interactions:
         columns, features = pairs.columns, np.arange(len(pairs.features))
         part_of = (columns.first_feature == features[:, None]) | (
             columns.second_feature == features[:, None]
         )
         drop = drop @ part_of.T.astype(np.float64)
-    by_way = {"permuted": drop, "left_out": loco_importance(pairs, fits.rho, estimator)}
+        error = np.sqrt(error**2 @ part_of.T.astype(np.float64))
+    left_out = loco_importance(pairs, fits.rho, estimator)
     rows = [(*layer, name) for layer in layers for name in pairs.features]
     frame = pd.DataFrame(rows, columns=["model", "layer", "feature"])
-    return frame.assign(**{name: drop.mean(axis=1).ravel() for name, drop in by_way.items()})
+    return frame.assign(
+        permuted=drop.mean(axis=1).ravel(),
+        # Each fold draws its own permutations.
+        permutation_error=np.sqrt((error**2).sum(axis=1)).ravel() / pairs.n_folds,
+        left_out=left_out.mean(axis=1).ravel(),
+    )
 
 
 def correlated_features(

@@ -205,7 +205,7 @@ def test_importance_of_interactions_equals_monte_carlo(constraint):
     pairs = pairs_of(features, layers, folds, True)
     fits = {"metric": SpearmanMLEM, "none": FRRSA}[constraint]().cross_validate(statistics, pairs)
     fold = 1
-    exact = permutation_importance(statistics.tests, fits.weights)[0, fold]
+    exact = permutation_importance(statistics.tests, fits.weights).drop[0, fold]
     test = explicit.held_out(folds, fold)
     x, target = explicit.products(distances)[test], explicit.squared(layers[0])[test]
     drops = [

@@ -256,7 +256,7 @@ def test_importances_by_chance_are_those_of_models_fitted_anew(tmp_path):
     for givers in exchange.draw(20, np.random.default_rng([f, 20])):
         again = frame.iloc[:, 2:].assign(noise=frame["noise"].to_numpy()[givers])
         anew = layer_pairs(again, [layers[1]], pairs.groups, pairs.folds).statistics
-        drop = permutation_importance(anew.tests, model.refit(anew, held))
+        drop = permutation_importance(anew.tests, model.refit(anew, held)).drop
         drawn.append(drop.mean(axis=1)[0, f])
     row = found[(found["layer"] == 1) & (found["feature"] == "noise")].iloc[0]
     assert row["level"] == "word" and row["chance"] == pytest.approx(np.mean(drawn), abs=1e-6)

@@ -45,7 +45,8 @@ def test_importance_of_groups_is_the_mean_over_permutations_of_pairs(more):
     pairs = statistics_of(features, [LAYER], FOLDS, **more)
     assert pairs.tests.is_grouped
     weights = np.random.default_rng(0).random((1, 3, len(pairs.columns)))
-    computed = permutation_importance(pairs.tests, weights)
+    computed, no_error = permutation_importance(pairs.tests, weights)
+    assert (no_error == 0).all()
     test = explicit.held_out(FOLDS, 2)
     x = pairs.columns.of_pairs(*explicit.pairs(N))[test]
     target = explicit.squared(LAYER)[test]
@@ -72,9 +73,9 @@ def test_elsewhere_it_is_the_mean_over_permutations_of_stimuli(more):
             order = rng.permutation(stimuli)
             moved = np.where(own, pairs.columns.of_pairs(order[i], order[j]), x)
             drops.append(whole - explicit.rho(moved @ weights[0, 1], target))
-        # Of the mean of 100 permutations less that of 100 others.
-        error = np.std(drops) / 10 * np.sqrt(2)
-        assert drawn[0, 1, part] == pytest.approx(np.mean(drops), abs=4 * error)
+        error = np.hypot(drawn.error[0, 1, part], np.std(drops) / 10)
+        assert drawn.drop[0, 1, part] == pytest.approx(np.mean(drops), abs=4 * error)
+        assert drawn.error[0, 1, part] == pytest.approx(np.std(drops) / 10, rel=0.4)
 
 
 def test_what_the_others_determine_is_not_missed_when_it_is_left_out():
@@ -98,11 +99,22 @@ def test_with_interactions_a_feature_has_all_the_columns_that_it_is_in():
     features = features_of(True)[["kind", "gender"]]
     pairs = statistics_of(features, [LAYER], FOLDS, interactions=True)
     fits = RidgeMLEM().cross_validate(pairs)
-    drop = permutation_importance(pairs.tests, fits.weights)[0].mean(axis=0)
+    drop = permutation_importance(pairs.tests, fits.weights).drop[0].mean(axis=0)
     table = importances(pairs, [("m", 0)], fits, "ridge").set_index("feature")
     assert pairs.columns.parts == ("kind", "gender", "kind × gender")
     assert table.loc["kind", "permuted"] == pytest.approx(drop[0] + drop[2])
     assert table.loc["gender", "permuted"] == pytest.approx(drop[1] + drop[2])
+    assert (table["permutation_error"] == 0).all()
+
+
+def test_the_error_of_drawn_permutations_stands_beside_the_importance():
+    pairs = statistics_of(features_of(False), [LAYER], FOLDS)
+    fits = RidgeMLEM().cross_validate(pairs)
+    _, error = permutation_importance(pairs.tests, fits.weights)
+    table = importances(pairs, [("m", 0)], fits, "ridge")
+    expected = np.linalg.norm(error[0], axis=0) / pairs.n_folds
+    np.testing.assert_allclose(table["permutation_error"], expected)
+    assert table["permutation_error"].max() > 0
 
 
 def test_leaving_a_feature_out_is_a_fit_without_it():
@@ -139,7 +151,7 @@ def test_what_changes_nothing_has_no_importance_beside_a_layer_in_which_it_does(
     # Without weight, or with one too small to order any pair anew.
     weights[0, :, 1] = 0
     weights[0, :, 2] = 1e-14 * weights[0].max()
-    importance = permutation_importance(pairs.tests, weights)
+    importance = permutation_importance(pairs.tests, weights).drop
     # Features that change nothing are tied wherever importances are ordered.
     assert (importance[0, :, 1:3] == 0).all() and not np.signbit(importance[0, :, 1:3]).any()
     assert (importance[1, :, 1:3] != 0).all()
