@@ -79,9 +79,9 @@ def explicit_difference(
 ) -> float:
     """Largest difference of the weights and of ρ in the first fold from explicit pairs.
 
-    Weights are those of scikit-learn with the α that was chosen.
+    Weights are those of SciPy's non-negative least squares with the α that was chosen.
     """
-    from sklearn.linear_model import Ridge
+    from scipy.optimize import nnls
 
     solution = RidgeSolver().solve(pairs, [0])
     assert solution.alpha is not None
@@ -89,13 +89,17 @@ def explicit_difference(
     i, j = (train[side] for side in np.triu_indices(len(train), 1))
     distances = squared_distances(layer[train])
     target = (distances - distances.min()) / np.ptp(distances)
-    ridge = Ridge(alpha=float(solution.alpha[0, 0]), positive=True, tol=1e-14, max_iter=1_000_000)
-    ridge.fit(columns.of_pairs(i, j), target)
+    x = columns.of_pairs(i, j)
+    penalty = np.sqrt(float(solution.alpha[0, 0])) * np.eye(x.shape[1])
+    expected, _ = nnls(
+        np.concatenate((x - x.mean(axis=0), penalty)),
+        np.concatenate((target - target.mean(), np.zeros(len(penalty)))),
+    )
     k, m = (test[side] for side in np.triu_indices(len(test), 1))
     weights = solution.coef[0, 0]
     rho = spearmanr(columns.of_pairs(k, m) @ weights, squared_distances(layer[test])).statistic
     own = pairs.tests.folds[0].scores(solution.coef[:, :1]).rho[0, 0]
-    return float(max(np.abs(ridge.coef_ - weights).max(), abs(rho - own)))
+    return float(max(np.abs(expected - weights).max(), abs(rho - own)))
 
 
 def main(number: int) -> None:
