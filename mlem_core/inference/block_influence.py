@@ -31,7 +31,12 @@ from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.chance import Chance, chance_at_level
-from mlem_core.inference.influence import score_influence, similarity_influence, values_without
+from mlem_core.inference.influence import (
+    contribution_influence,
+    score_influence,
+    similarity_influence,
+    values_without,
+)
 from mlem_core.inference.intervals import PERMUTATIONS, Left
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.resample import PERMUTED, check_enough, t_quantile
@@ -426,5 +431,5 @@ def _labelled_influence(
     labelled = replace(pairs, statistics=replace(pairs.statistics, moments=relabelled))
     some_blocks = pairs.units.blocks(LABELLED_BLOCKS)
     blocks = BlockSums.of(labelled, stimuli, blocks=some_blocks)
-    influence = similarity_influence(blocks.sums).terms[:, feature, 0, -1]
+    influence = contribution_influence(blocks.sums, [feature])[:, 0, 0, -1]
     return Left(blocks.without(np.zeros(()), influence), blocks.sizes)

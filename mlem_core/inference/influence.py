@@ -116,44 +116,55 @@ def similarity_influence(sums: UnitSums, progress: Counted | None = None) -> Sim
 
     Raises InputError: moments of one fold.
     """
+    rsa = rsa_influence(sums)
+    terms = contribution_influence(sums, range(len(sums.moments.columns.features)), progress)
+    unexplained = rsa - terms.sum(axis=1)
+    return SimilarityInfluence(np.concatenate((terms, unexplained[:, None]), axis=1), rsa)
+
+
+def contribution_influence(
+    sums: UnitSums, features: Sequence[int], progress: Counted | None = None
+) -> FloatArray:
+    """(n_units, n_chosen, n_layers, n_layers) influence on the contributions of some features.
+
+    Parameters and errors are those of `similarity_influence`.
+    """
     moments = sums.moments
     equations = fold_equations(moments)
-    n_features, L = len(moments.columns.features), moments.n_layers
-    values = np.zeros((n_features, L, L))
-    terms = np.zeros((sums.n_units, n_features, L, L))
+    L = moments.n_layers
+    values = np.zeros((len(features), L, L))
+    terms = np.zeros((sums.n_units, len(features), L, L))
     squares, squares_influence = np.zeros(L), np.zeros((sums.n_units, L))
-    n_steps = len(equations) * n_features * L
+    n_steps = len(equations) * len(features) * L
     for fold, own in enumerate(equations):
         subsets = _Subsets.of(moments.columns, own)
-        values += subsets.values
+        values += subsets.values[list(features)]
         squares += np.diag(own.rank_covariances)
         squares_influence += np.diagonal(sums.rank_products(fold), axis1=1, axis2=2)
         tested, trained = sums.tested_products(fold), sums.training_products(fold)
-        for feature in range(n_features):
+        for place, feature in enumerate(features):
             counted, shares = subsets.counted(feature)
             outside, inside = subsets.outside[counted], subsets.inside[counted]
             # Σ over sets of their coefficients: the influence of the covariances.
             one_way = np.einsum("s,sca,ucb->uab", shares, outside, tested, optimize=True)
             one_way += np.einsum("s,sca,ucb->uab", shares, inside, trained, optimize=True)
-            terms[:, feature] += (one_way + one_way.swapaxes(1, 2)) / 2
+            terms[:, place] += (one_way + one_way.swapaxes(1, 2)) / 2
         grams = _packed_grams(sums, fold)
         del tested, trained
-        for feature in range(n_features):
+        for place, feature in enumerate(features):
             counted, shares = subsets.counted(feature)
             for layer in range(L):
                 less = _gram_influence(subsets, counted, shares, layer, grams)
-                terms[:, feature, layer, layer:] -= less
-                terms[:, feature, layer + 1 :, layer] -= less[:, 1:]
+                terms[:, place, layer, layer:] -= less
+                terms[:, place, layer + 1 :, layer] -= less[:, 1:]
                 if progress is not None:
-                    progress((fold * n_features + feature) * L + layer + 1, n_steps)
-    rsa = rsa_influence(sums)
+                    progress((fold * len(features) + place) * L + layer + 1, n_steps)
     scale = rank_scale(equations)
     relative = squares_influence / np.where(squares > 0, squares, np.inf)
     scale_influence = -scale / 2 * (relative[:, :, None] + relative[:, None, :])
     terms *= scale
     terms += values * scale_influence[:, None]
-    unexplained = rsa - terms.sum(axis=1)
-    return SimilarityInfluence(np.concatenate((terms, unexplained[:, None]), axis=1), rsa)
+    return terms
 
 
 class _Subsets(NamedTuple):
@@ -201,8 +212,8 @@ def _packed_grams(sums: UnitSums, fold: int) -> FloatArray:
     """(n_columns (n_columns + 1) / 2, n_units) Gram matrices outside a fold, one triangle."""
     K = len(sums.moments.columns)
     packed = np.empty((K * (K + 1) // 2, sums.n_units))
-    for units in sums.parts():
-        packed[:, units] = sums.training_grams(fold, units)
+    for units, grams in sums.training_grams(fold):
+        packed[:, units] = grams
     return packed
 
 
@@ -282,10 +293,11 @@ def score_influence(
             scaled = towards / target_scales(moments, (fold,), target)[:, None, None]
             trained = sums.training_products(fold, target)
             influence += np.einsum("kpc,uck->ukp", scaled, trained, optimize=True)
-        for units in sums.parts():
-            influence[units] += _spread_influence(sums, fold, units, weights, own, of_part)
-            if towards is not None:
-                influence[units] -= _fit_influence(sums, fold, units, coef[:, fold], towards)
+        for units, grams in sums.tested_grams(fold):
+            influence[units] += _spread_influence(grams, weights, own, of_part)
+        if towards is not None:
+            for units, grams in sums.training_grams(fold):
+                influence[units] -= _fit_influence(grams, coef[:, fold], towards)
         if progress is not None:
             progress(fold + 1, n_folds)
     return influence / n_folds
@@ -328,15 +340,12 @@ def _rank_weights(pairs: FoldPairs, gram: FloatArray, weights: FloatArray) -> Fl
 
 
 def _spread_influence(
-    sums: UnitSums,
-    fold: int,
-    units: slice,
+    grams: FloatArray,
     coef: FloatArray,
     gradients: Sequence[_ScoreGradient],
     of_part: NDArray[np.bool_],
 ) -> FloatArray:
     """(n, n_layers, 1 + n_parts) influence through the spread of the predictions in a fold."""
-    grams = sums.tested_grams(fold, units)
     influence = np.zeros((grams.shape[1], len(coef), 1 + len(of_part)))
     for layer, gradient in enumerate(gradients):
         used = np.flatnonzero(coef[layer])
@@ -353,11 +362,8 @@ def _spread_influence(
     return influence
 
 
-def _fit_influence(
-    sums: UnitSums, fold: int, units: slice, coef: FloatArray, towards: FloatArray
-) -> FloatArray:
+def _fit_influence(grams: FloatArray, coef: FloatArray, towards: FloatArray) -> FloatArray:
     """(n, n_layers, 1 + n_parts) influence of the Gram matrix that weights are fitted with."""
-    grams = sums.training_grams(fold, units)
     influence = np.zeros((grams.shape[1], *towards.shape[:2]))
     for layer, weights in enumerate(coef):
         used = np.flatnonzero(weights)

@@ -11,7 +11,7 @@ All are centred by the means of the set. `mlem_core.inference.influence` takes t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,7 +23,7 @@ from scipy.sparse import csr_array
 from mlem_core.base.typing import Counted, FloatArray, IntArray
 from mlem_core.pairs.designs import places_of
 from mlem_core.pairs.moment_sums import TILE
-from mlem_core.pairs.moments import PairMoments
+from mlem_core.pairs.moments import PairMoments, SetMoments
 from mlem_core.pairs.pair_columns import PairColumns
 
 # Gram matrices of so many units are held at once that they have about this many numbers.
@@ -62,20 +62,30 @@ class UnitSums:
     def n_units(self) -> int:
         return int(self.members.shape[0])
 
+    @cached_property
+    def _trained(self) -> list[SetMoments]:
+        """For each fold moments over the pairs that train its model."""
+        moments = self.moments
+        return [moments.within(moments.training(fold)) for fold in range(moments.n_folds)]
+
+    @cached_property
+    def _tested(self) -> list[SetMoments]:
+        """For each fold moments over the pairs that test it."""
+        return [self.moments.inside_fold(fold) for fold in range(self.moments.n_folds)]
+
     def rank_products(self, fold: int | None = None) -> FloatArray:
         """(n_units, n_layers, n_layers) products of the ranks of two layers.
 
         Over all pairs; with a fold over those that test it.
         """
         moments, products, totals = self.moments, self.all_ranks, self.all_totals
-        blocks = np.ones(moments.n_blocks, dtype=bool)
-        means = moments.within(blocks).rank_means
-        if fold is not None:
-            products, totals = (
-                self.tested_ranks[fold],
-                self.tested[fold, :, moments.n_pairwise :, -1],
-            )
-            blocks, means = moments.tested(fold), moments.inside_fold(fold).rank_means
+        if fold is None:
+            blocks = np.ones(moments.n_blocks, dtype=bool)
+            means = moments.within(blocks).rank_means
+        else:
+            products = self.tested_ranks[fold]
+            totals = self.tested[fold, :, moments.n_pairwise :, -1]
+            blocks, means = moments.tested(fold), self._tested[fold].rank_means
         centred = products - totals[:, :, None] * means - means[:, None] * totals[:, None, :]
         return centred + np.multiply.outer(self._counts(blocks, fold), np.outer(means, means))
 
@@ -87,7 +97,7 @@ class UnitSums:
         moments = self.moments
         D, L = moments.n_pairwise, moments.n_layers
         blocks = moments.training(fold)
-        within = moments.within(blocks)
+        within = self._trained[fold]
         layers, means = slice(-L, None), within.rank_means
         if target == "distance":
             layers, means = slice(D, D + L), within.distance_means
@@ -103,32 +113,31 @@ class UnitSums:
         """
         moments = self.moments
         blocks, sums = moments.tested(fold), self.tested[fold]
-        within = moments.inside_fold(fold)
+        within = self._tested[fold]
         totals = self._column_totals(blocks, fold, sums)
         counts = self._counts(blocks, fold)
         of_layers = sums[:, moments.n_pairwise :]
         return _centred_products(of_layers, totals, within.means, within.rank_means, counts)
 
-    def training_grams(self, fold: int, units: slice) -> FloatArray:
-        """(n_column_pairs, n) products of two columns, of some units.
+    def training_grams(self, fold: int) -> Iterator[tuple[slice, FloatArray]]:
+        """Some units, and (n_column_pairs, n) products of two columns of these, until all are done.
 
         Over the pairs that train the model of a fold; of two columns in the order of
         `np.triu_indices`.
         """
-        blocks = self.moments.training(fold)
-        means = self.moments.within(blocks).means
-        return self._grams(blocks, None, means, self.training[fold], units)
+        blocks, means = self.moments.training(fold), self._trained[fold].means
+        return self._grams(blocks, None, means, self.training[fold])
 
-    def tested_grams(self, fold: int, units: slice) -> FloatArray:
-        """(n_column_pairs, n) products of two columns over the pairs that test a fold."""
-        blocks, means = self.moments.tested(fold), self.moments.inside_fold(fold).means
-        return self._grams(blocks, fold, means, self.tested[fold], units)
+    def tested_grams(self, fold: int) -> Iterator[tuple[slice, FloatArray]]:
+        """The same over the pairs that test a fold."""
+        blocks, means = self.moments.tested(fold), self._tested[fold].means
+        return self._grams(blocks, fold, means, self.tested[fold])
 
     @cached_property
     def _forms(self) -> _GramForms:
         return _GramForms.of(self.moments.columns)
 
-    def parts(self) -> list[slice]:
+    def _parts(self) -> list[slice]:
         """Units whose Gram matrices are held together."""
         columns = self.moments.columns
         n_numbers = 2 * len(columns) ** 2 + columns.basis.shape[1] ** 2
@@ -170,36 +179,36 @@ class UnitSums:
         fold: int | None,
         means: FloatArray,
         sums: FloatArray,
-        units: slice,
-    ) -> FloatArray:
+    ) -> Iterator[tuple[slice, FloatArray]]:
         moments, columns = self.moments, self.moments.columns
         inside = blocks[moments.block]
-        members = self.members[units]
         one, other = np.triu_indices(len(columns))
-        grams = self._forms.grams(columns, inside, members)
         place = {column: number for number, column in enumerate(columns.pairwise)}
-        for column, number in place.items():
-            grams[one == column] = sums[units, number, column:-1].T
-            above = (other == column) & ~np.isin(one, list(place))
-            grams[above] = sums[units, number, one[above]].T
+        all_totals, all_counts = self._column_totals(blocks, fold, sums), self._counts(blocks, fold)
         first, second = _untested(moments, fold)
-        if len(first):
-            # Pairwise columns are without these pairs already.
-            z = columns.of_pairs(first, second)
-            by_products = ~(np.isin(one, list(place)) | np.isin(other, list(place)))
-            # A pair is untested for both of its stimuli.
-            share = (members[:, first] + members[:, second]).tocsr()
-            for number in range(members.shape[0]):
-                of_unit = slice(share.indptr[number], share.indptr[number + 1])
-                pairs = z[share.indices[of_unit]]
-                untested = (share.data[of_unit, None] * pairs).T @ pairs
-                grams[by_products, number] -= untested[one, other][by_products]
-        totals = self._column_totals(blocks, fold, sums)[units].T
-        counts = self._counts(blocks, fold)[units]
-        grams -= totals[one] * means[other, None]
-        grams -= means[one, None] * totals[other]
-        grams += np.outer(means[one] * means[other], counts)
-        return grams
+        # Pairwise columns are without these pairs already.
+        z = columns.of_pairs(first, second)
+        by_products = ~(np.isin(one, list(place)) | np.isin(other, list(place)))
+        for units in self._parts():
+            members = self.members[units]
+            grams = self._forms.grams(columns, inside, members)
+            for column, number in place.items():
+                grams[one == column] = sums[units, number, column:-1].T
+                above = (other == column) & ~np.isin(one, list(place))
+                grams[above] = sums[units, number, one[above]].T
+            if len(first):
+                # A pair is untested for both of its stimuli.
+                share = (members[:, first] + members[:, second]).tocsr()
+                for number in range(members.shape[0]):
+                    of_unit = slice(share.indptr[number], share.indptr[number + 1])
+                    pairs = z[share.indices[of_unit]]
+                    untested = (share.data[of_unit, None] * pairs).T @ pairs
+                    grams[by_products, number] -= untested[one, other][by_products]
+            totals = all_totals[units].T
+            grams -= totals[one] * means[other, None]
+            grams -= means[one, None] * totals[other]
+            grams += np.outer(means[one] * means[other], all_counts[units])
+            yield units, grams
 
 
 @dataclass(frozen=True)
