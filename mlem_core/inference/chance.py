@@ -35,7 +35,7 @@ from mlem_core.storage.store import Packed
 
 UNCORRECTED = "Not corrected for chance: random labels may contribute as much."
 # Permutations of a feature at once; progress is told after each of them.
-AT_ONCE = 50
+AT_ONCE = 100
 
 
 def corrected_p(draws: FloatArray, values: FloatArray, known: NDArray[np.bool_]) -> FloatArray:
