@@ -95,9 +95,9 @@ def layer_moments(
     sums = np.zeros((2, n_blocks, n_blocks))
     pairwise_products = np.zeros((len(columns.pairwise), 2, n_blocks, n_blocks))
     low, high = np.full((n_blocks, n_blocks), np.inf), np.full((n_blocks, n_blocks), -np.inf)
-    for b, c, rows, others, places in tiles(block, 4):
+    for b, c, rows, others, places in tiles(block, 4, one_order=True):
         tile = np.empty((2, *places.shape))
-        tile[0], tile[1] = squared[places], doubled[places]
+        tile[0], tile[1] = squared.take(places), doubled.take(places)
         tile[1] = (tile[1] - (len(squared) + 1)) / 2
         if b == c:
             same = rows[:, None] == others
@@ -111,6 +111,10 @@ def layer_moments(
         crossed = tile @ columns.basis[others]
         left = columns.basis[rows][:, columns.left]
         by_term[:, b, c] += (left * crossed[:, :, columns.right]).sum(axis=1)
+        if b < c:
+            left, turned = columns.basis[others][:, columns.left], tile.swapaxes(1, 2)
+            crossed = turned @ columns.basis[rows]
+            by_term[:, c, b] += (left * crossed[:, :, columns.right]).sum(axis=1)
         sums[:, b, c] += tile.sum(axis=(1, 2))
         for number, column in enumerate(columns.pairwise.values()):
             values = column.between(rows, others)
@@ -121,6 +125,9 @@ def layer_moments(
     products[:, own] /= 2
     sums[:, own] /= 2
     pairwise_products[:, :, own] /= 2
+    sums = _in_both_orders(sums, (1, 2))
+    pairwise_products = _in_both_orders(pairwise_products, (2, 3))
+    low, high = np.minimum(low, low.T), np.maximum(high, high.T)
     return LayerMoments(products, sums, pairwise_products, low, high)
 
 
@@ -211,7 +218,7 @@ class DesignSums(NamedTuple):
 
 
 def tiles(
-    block: IntArray, matrices: int
+    block: IntArray, matrices: int, *, one_order: bool = False
 ) -> Iterator[tuple[int, int, IntArray, IntArray, IntArray]]:
     """Tiles of the matrix of pairs: two blocks, some stimuli of the first, all of the second.
 
@@ -219,6 +226,7 @@ def tiles(
     ----------
     block : (n_stimuli,) block of each stimulus
     matrices : how many matrices of the size of a tile are held at once
+    one_order : whether of two blocks the lower one is always the first
 
     Yields
     ------
@@ -229,6 +237,8 @@ def tiles(
     members = [np.flatnonzero(block == b) for b in range(int(block.max()) + 1)]
     for b, own in enumerate(members):
         for c, others in enumerate(members):
+            if one_order and b > c:
+                continue
             step = max(16, TILE // (matrices * len(others)))
             for start in range(0, len(own), step):
                 rows = own[start : start + step]
