@@ -279,10 +279,10 @@ class ComparedLayers:
         places = pairs_among(rows, len(folds))
         columns = self.statistics.columns.of_stimuli(rows)
         inputs = [partial(layer.take, places) for layer in self.inputs]
-        found = similarity_moments(self.similarity, inputs, columns, folds[rows])
+        moments = similarity_moments(self.similarity, inputs, columns, folds[rows])
         of_columns = moments_of_columns(columns, folds[rows], len(inputs))
-        terms = decompose(found.in_place_of_ranks(of_columns)).values
-        return np.concatenate((found.values[None], terms))
+        terms = decompose(moments.in_place_of_ranks(of_columns)).values
+        return np.concatenate((moments.values[None], terms))
 
     def without(self, progress: Counted | None = None) -> SimilarityWithout:
         """The similarity and its terms, also without each block of stimuli.

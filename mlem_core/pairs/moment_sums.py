@@ -350,7 +350,7 @@ def products_of_layers(
     (n_blocks, n_blocks, n_layers, n_layers), the same for both orders of two blocks
     """
     n_blocks = int(block.max()) + 1
-    found = np.zeros((n_blocks, n_blocks, n_layers, n_layers))
+    products = np.zeros((n_blocks, n_blocks, n_layers, n_layers))
     for b, c, _, _, places in chunks(block, design, n_layers):
         if isinstance(places, slice):
             numbers = [read(layer, places.start, places.stop) for layer in range(n_layers)]
@@ -359,5 +359,5 @@ def products_of_layers(
             numbers = [read(layer, start, stop)[places - start] for layer in range(n_layers)]
         some = np.stack(numbers, dtype=np.float64)
         some -= centre
-        found[b, c] += some @ some.T
-    return _in_both_orders(found, (0, 1))
+        products[b, c] += some @ some.T
+    return _in_both_orders(products, (0, 1))

@@ -93,7 +93,7 @@ def score_patterns(
     covariance, spread = moments = np.zeros((2, *predictions.shape[:2]))
     if predictions.size:
         predictions, sums = np.ascontiguousarray(predictions), np.ascontiguousarray(rank_sums)
-        # Sorted as in `keys_of`, in half of the time of an argsort.
+        # Sorted by keys as in `pair_ranks`, in half of the time of an argsort.
         keys = np.empty(predictions.shape, dtype=np.int64)
         place_bits = (predictions.shape[-1] - 1).bit_length()
         to_keys(predictions, place_bits, keys)

@@ -63,13 +63,13 @@ class UnitSums:
         return int(self.members.shape[0])
 
     @cached_property
-    def _trained(self) -> list[SetMoments]:
+    def _training_moments(self) -> list[SetMoments]:
         """For each fold moments over the pairs that train its model."""
         moments = self.moments
         return [moments.within(moments.training(fold)) for fold in range(moments.n_folds)]
 
     @cached_property
-    def _tested(self) -> list[SetMoments]:
+    def _tested_moments(self) -> list[SetMoments]:
         """For each fold moments over the pairs that test it."""
         return [self.moments.inside_fold(fold) for fold in range(self.moments.n_folds)]
 
@@ -85,7 +85,7 @@ class UnitSums:
         else:
             products = self.tested_ranks[fold]
             totals = self.tested[fold, :, moments.n_pairwise :, -1]
-            blocks, means = moments.tested(fold), self._tested[fold].rank_means
+            blocks, means = moments.tested(fold), self._tested_moments[fold].rank_means
         centred = products - totals[:, :, None] * means - means[:, None] * totals[:, None, :]
         return centred + np.multiply.outer(self._counts(blocks, fold), np.outer(means, means))
 
@@ -97,7 +97,7 @@ class UnitSums:
         moments = self.moments
         D, L = moments.n_pairwise, moments.n_layers
         blocks = moments.training(fold)
-        within = self._trained[fold]
+        within = self._training_moments[fold]
         layers, means = slice(-L, None), within.rank_means
         if target == "distance":
             layers, means = slice(D, D + L), within.distance_means
@@ -113,7 +113,7 @@ class UnitSums:
         """
         moments = self.moments
         blocks, sums = moments.tested(fold), self.tested[fold]
-        within = self._tested[fold]
+        within = self._tested_moments[fold]
         totals = self._column_totals(blocks, fold, sums)
         counts = self._counts(blocks, fold)
         of_layers = sums[:, moments.n_pairwise :]
@@ -125,12 +125,12 @@ class UnitSums:
         Over the pairs that train the model of a fold; of two columns in the order of
         `np.triu_indices`.
         """
-        blocks, means = self.moments.training(fold), self._trained[fold].means
+        blocks, means = self.moments.training(fold), self._training_moments[fold].means
         return self._grams(blocks, None, means, self.training[fold])
 
     def tested_grams(self, fold: int) -> Iterator[tuple[slice, FloatArray]]:
         """The same over the pairs that test a fold."""
-        blocks, means = self.moments.tested(fold), self._tested[fold].means
+        blocks, means = self.moments.tested(fold), self._tested_moments[fold].means
         return self._grams(blocks, fold, means, self.tested[fold])
 
     @cached_property
