@@ -10,6 +10,7 @@ from scipy.stats import rankdata, spearmanr, zscore
 from sklearn.linear_model import Ridge
 
 from mlem_core.measures.contributions import STABLE
+from mlem_core.measures.decomposition import decompose
 
 
 def random_features(n, seed=0):
@@ -246,3 +247,18 @@ def drop(x, weights, target, permute, n=400):
     whole = rho(x @ weights, target)
     drops = [whole - rho(permute(x.copy(), rng) @ weights, target) for _ in range(n)]
     return float(np.mean(drops)), float(np.std(drops) / np.sqrt(n))
+
+
+def beside_one(moments, features):
+    """The Shapley value of features beside the others as one: of a game of two."""
+    columns = moments.columns
+    rest = [number for number in range(len(columns.features)) if number not in features]
+
+    def explained(players):
+        if not players:
+            return 0.0
+        names = [columns.features[number] for number in sorted(players)]
+        return decompose(moments.of_features(names)).terms.sum(axis=0)
+
+    every = explained([*features, *rest])
+    return (explained(list(features)) + every - explained(rest)) / 2

@@ -27,7 +27,8 @@ STUDIES = {
     "subjects": ("validation.subjects", "tasks"),
     "second-level": ("validation.second_level", "tasks"),
     "similarity-terms": ("validation.similarity_terms", "tasks"),
-    "chance": ("validation.chance", "tasks"),
+    "units": ("validation.units", "tasks"),
+    "familywise": ("validation.familywise", "tasks"),
     "chosen": ("validation.chosen", "tasks"),
     "what-else": ("validation.what_else", "tasks"),
 }

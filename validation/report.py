@@ -16,9 +16,9 @@ from mlem_core.figures import can_write_images, image
 from mlem_core.figures.style import DASHES, GREY, PALETTE, SYMBOLS, quiet
 from validation import (
     budget,
-    chance,
     chosen,
     crossfit,
+    familywise,
     intervals,
     layers,
     noisy_profiles,
@@ -27,6 +27,7 @@ from validation import (
     similarity_terms,
     simulations,
     subjects,
+    units,
     values,
     what_else,
 )
@@ -221,7 +222,8 @@ TABLES: dict[str, Callable[[pd.DataFrame], dict[str, pd.DataFrame]]] = {
     "populations": populations.of_populations,
     "subjects": subjects.of_subjects,
     "second-level": second_level.of_second_level,
-    "chance": chance.of_chance,
+    "units": units.of_units,
+    "familywise": familywise.of_families,
     "chosen": chosen.of_chosen,
     "what-else": what_else.of_candidates,
     "similarity-terms": similarity_terms.of_similarity_terms,

@@ -19,12 +19,13 @@ from mlem_core.inference.intervals import SIGNIFICANT
 from mlem_core.inference.resample import jackknife
 from mlem_core.inference.what_else import BLOCKS, common_share, rest_of
 from mlem_core.pairs.resampling_units import StimulusUnits
-from validation.chance import LEVELS, labels, pairs_and_terms, simulated
+from validation.units import labels, pairs_and_terms, simulated
 from validation.work import Row, Task
 
+LEVELS = ("word", "sentence", "stimulus")
 # Stimuli, and data sets of so many; permutations, candidates, and the most values that one has.
 SIZES = {60: 30, 150: 20}
-PERMUTATIONS, NOISE, MOST = 99, 20, 800
+PERMUTATIONS, NOISE, MOST = 199, 20, 800
 # How far apart the values of a planted candidate move stimuli, in units of the layers' noise (.7).
 EFFECT = 4.0
 PART = 5

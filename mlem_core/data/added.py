@@ -21,7 +21,7 @@ from mlem_core.base.parameters import Registry
 from mlem_core.base.text import listed, many, short
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.columns import Kind, guess_kind, texts, typed_column
-from mlem_core.data.stimuli import ITEM, Feature, Rdm, StimulusSet, bare, words_in
+from mlem_core.data.stimuli import ITEM, UNIT, Feature, Rdm, StimulusSet, bare, words_in
 
 # What frequencies are those of, unless it is said.
 LANGUAGE = "en"
@@ -42,7 +42,8 @@ class Candidate:
         InputError
     kind : None is what its values look like
     help : what it is; "" where it cannot be a feature
-    is_identity : whether it says which word, item or sentence a stimulus is, and no more
+    is_identity : whether it says which word, item or sentence a stimulus is, or which word is next
+        to it, and no more
     words_only : whether it is of words and not of sentences
     rdm : the distances of its values, where it is given by them
     """
@@ -160,10 +161,16 @@ _ENTRIES: tuple[_Entry, ...] = (
     ("last_three_letters", "the last three letters", partial(_ending, 3), "nominal", "of the word"),
     ("punctuation", "punctuation", punctuation, "nominal", "the signs before and after it"),
 )
+# What they say is said by any labels of these units.
+_IDENTITIES = ("word_form", "sentence_identity", "previous_word", "next_word")
 _OF_SENTENCES = ("sentence_identity", "sentence_length", "punctuation")  # too
 for _entry in _ENTRIES:
     CANDIDATES.register(
-        Candidate(*_entry, is_identity=not _entry[-1], words_only=_entry[0] not in _OF_SENTENCES)
+        Candidate(
+            *_entry,
+            is_identity=_entry[0] in _IDENTITIES,
+            words_only=_entry[0] not in _OF_SENTENCES,
+        )
     )
 # Those that can be features.
 ADDED = {name: entry for name, entry in CANDIDATES.items() if entry.help}
@@ -343,7 +350,11 @@ def candidates_of(stimuli: StimulusSet) -> list[Candidate]:
     ]
     return made + [
         Candidate(
-            name, f"the column {name}", partial(_column, name), None, is_identity=name == ITEM
+            name,
+            f"the column {name}",
+            partial(_column, name),
+            None,
+            is_identity=name == ITEM or name.startswith(UNIT),
         )
         for name in there
         if name not in stimuli.rdms

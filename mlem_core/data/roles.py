@@ -31,7 +31,7 @@ from mlem_core.data.reading.table import (
     read_table,
     with_words,
 )
-from mlem_core.data.stimuli import ITEM, StimulusSet, occurrences
+from mlem_core.data.stimuli import ITEM, UNIT, StimulusSet, occurrences
 from mlem_core.data.stimulus_csv import CARRIED, from_cells
 
 # In the order in which a list shows them, each with the sentence that explains it.
@@ -44,6 +44,8 @@ ROLES = {
     "sentence_id": "Stimuli with the same value stay together in every split.",
     "item": "What recurs from sentence to sentence, where that is not the word; intervals speak of "
     "other items too.",
+    "unit": "What recurs too, such as the document, the speaker or the run: no feature, but what "
+    "labels without meaning would explain may follow it.",
     "word": "The word that word_index counts to, to check it. Where no column is the sentence, "
     "sentences are put together from the words of each sentence_id.",
     "start_idx": "The character with which the word begins in its sentence, from 0.",
@@ -121,6 +123,8 @@ def _with_features(table: Table, special: Mapping[str | None, str]) -> dict[str,
     for name in names:
         if name in special and name not in table.nameless:
             roles[name] = special[name]
+        elif name.startswith(UNIT):
+            roles[name] = "unit"
         elif name == "word":
             roles[name] = "word"
         elif name in table.nameless or name.startswith("_") or name in _WORDS:
@@ -144,8 +148,8 @@ def apply_roles(
     """The stimuli that a table is with these roles of its columns.
 
     The sentence becomes the column `sentence`, the word `word_index`, the group `sentence_id`, the
-    item `item`; what is ignored keeps its name with an underscore in front. In features the
-    missing-value marks become missing values.
+    item `item`; what is ignored keeps its name with an underscore in front, a unit with `_unit_`.
+    In features the missing-value marks become missing values.
 
     Parameters
     ----------
@@ -179,6 +183,8 @@ def apply_roles(
             stripped = ((cell or "").strip() for cell in dict.fromkeys(cells))
             missing |= dict.fromkeys(cell for cell in stripped if cell in marks)
             cells = table.values(column)
+        elif role == "unit":
+            column = column if column.startswith(UNIT) else UNIT + column.lstrip("_")
         elif role in ("ignore", *SPAN):
             column = carried_name(column, list(chosen))
         columns[role if role in (*CARRIED, "stimulus") else column] = cells
@@ -249,7 +255,7 @@ def _check_roles(chosen: Mapping[str, str], name: str) -> None:
     """Raise where a role has too many columns or none, or a feature a name that is taken."""
     for role in ROLES:
         columns = having(chosen, role)
-        if len(columns) > 1 and role not in (*FEATURES, "ignore"):
+        if len(columns) > 1 and role not in (*FEATURES, "unit", "ignore"):
             raise InputError(
                 f"the columns {some(columns)} of {name} all have the role {role}; choose one of "
                 "them and ignore the others."

@@ -28,6 +28,8 @@ from mlem_core.data.columns import GIVEN, Kind, coded, override_kinds, texts, ty
 
 # The column that says what recurs from sentence to sentence, where that is not the word.
 ITEM = "item"
+# Columns whose names begin so say what else recurs, such as the document: they are no features.
+UNIT = "_unit_"
 _INSIDE = re.compile(r"\w")
 _RECENT = 256  # sentences whose words are kept: rows of one sentence mostly stand together
 

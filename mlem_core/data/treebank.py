@@ -12,7 +12,8 @@ sentence is written). Punctuation is none, nor are the parts of a multiword toke
 - `depth`, the arcs up to the root; `word_position`, `word_length`, `sentence_length`.
 
 `item`, what recurs from sentence to sentence, is the lemma: intervals and folds over items then
-speak of lemmas that were not seen, in none of their forms.
+speak of lemmas that were not seen, in none of their forms. The document (the comment `newdoc`) is
+carried along: it recurs too.
 
 Sentences. `sentence_length`, `depth` (of the deepest word), `n_clauses` (the root; each word whose
 relation is csubj, ccomp, xcomp, advcl, acl or parataxis; each conjunct with a subject of its own)
@@ -41,7 +42,7 @@ from mlem_core.data.added import count_words
 from mlem_core.data.columns import NUMBER, texts
 from mlem_core.data.reading.conllu import NO_VALUE, Sentence, Treebank, read_sentences
 from mlem_core.data.reading.content import Source
-from mlem_core.data.stimuli import StimulusSet, bare
+from mlem_core.data.stimuli import UNIT, StimulusSet, bare
 from mlem_core.data.stimulus_csv import CARRIED, from_frame
 
 LEVELS = ("word", "sentence")
@@ -163,6 +164,7 @@ def _word_rows(bank: Treebank) -> list[dict[str, Any]]:
                     "word_length": len(bare(word)),
                     "sentence_length": length,
                     "_sent_id": sentence.name,
+                    **_document(sentence),
                 }
             )
     return rows
@@ -180,8 +182,13 @@ def _sentence_rows(bank: Treebank) -> list[dict[str, Any]]:
             row["depth"] = max((d for d, token in deep if token.upos != "PUNCT"), default=0)
             row["n_clauses"] = count_clauses(sentence)
             row["root_tense"] = root_tense(sentence)
-        rows.append({**row, "_sent_id": sentence.name})
+        rows.append({**row, "_sent_id": sentence.name, **_document(sentence)})
     return rows
+
+
+def _document(sentence: Sentence) -> dict[str, str]:
+    """The column that says which document a sentence is of, where the file does."""
+    return {f"{UNIT}document": sentence.document} if sentence.document else {}
 
 
 def count_clauses(sentence: Sentence) -> int:

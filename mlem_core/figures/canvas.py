@@ -24,7 +24,7 @@ from mlem_core.figures.stimulus_maps import LEVELS, color_of, sample_of
 from mlem_core.figures.style import PALETTE, SEQUENTIAL, SIGNIFICANT
 from mlem_core.inference.explained import Explanation
 from mlem_core.inference.intervals import FamilyOfTests
-from mlem_core.measures.decomposition import IDENTITIES, UNEXPLAINED
+from mlem_core.measures.decomposition import UNEXPLAINED, in_order, is_identity
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.robustness.flags import Checked, check
 
@@ -241,11 +241,7 @@ def _terms(context: FigureContext, why: Explanation) -> list[dict[str, Any]]:
         return []
     sure = why.sure
     named = None if sure is None else set(sure["term"])
-    last = (*IDENTITIES, UNEXPLAINED)
-    rows = sorted(
-        why.terms.to_dict("records"),
-        key=lambda row: (1 + last.index(row["term"]) if row["term"] in last else 0, -row["value"]),
-    )
+    last = {*why.terms[is_identity(why.terms)]["term"], UNEXPLAINED}
     return [
         {
             "name": row["term"],
@@ -256,7 +252,7 @@ def _terms(context: FigureContext, why: Explanation) -> list[dict[str, Any]]:
             "kind": "feature" if row["term"] not in last else "rest",
             "chance": named is not None and row["term"] not in (*named, *last),
         }
-        for row in rows
+        for row in in_order(why.terms).to_dict("records")
     ]
 
 

@@ -15,7 +15,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.base.labels import Names
-from mlem_core.base.typing import layer_name, parse_layer
+from mlem_core.base.typing import FloatArray, layer_name, parse_layer
 from mlem_core.figures.captions import joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.groups import interval_bars
@@ -46,17 +46,17 @@ from mlem_core.figures.style import (
 )
 from mlem_core.inference.chance import UNCORRECTED
 from mlem_core.inference.erased_measures import FORMS, IMPORTANCE, PREDICTIONS, REST, SURPRISAL
-from mlem_core.measures.decomposition import IDENTITIES, UNEXPLAINED
+from mlem_core.measures.decomposition import UNEXPLAINED, in_order, is_identity
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.robustness.erasure import OUTSIDE, Erasure, known_erasure
 
-# What is no feature is hatched.
-PATTERNS = {UNEXPLAINED: "/"} | dict.fromkeys(IDENTITIES, ".")
-
 
 def waterfall(
-    terms: pd.DataFrame, features: Sequence[str], total: str = SIMILARITIES[RSA].unit
+    terms: pd.DataFrame,
+    features: Sequence[str],
+    total: str = SIMILARITIES[RSA].unit,
+    random_reach: float = 0.0,
 ) -> go.Figure:
     """A similarity as a running sum of its terms, the largest first, what is unexplained last.
 
@@ -65,14 +65,9 @@ def waterfall(
     terms : term, value, and lower, upper where there are confidence intervals
     features : all features of the analysis, which decide the colours
     total : what the sum is
+    random_reach : what random labels contribute, a thin line in the row of each feature; 0: unknown
     """
-    order = terms["value"].abs().sort_values(ascending=False).index
-    last = (*IDENTITIES, UNEXPLAINED)
-    terms = terms.loc[order].sort_values(
-        "term",
-        key=lambda names: names.map(lambda name: name in last and 1 + last.index(name)),
-        kind="stable",
-    )
+    terms = in_order(terms)
     values = terms["value"].to_numpy(dtype=np.float64)
     ends = np.cumsum(values)
     whole = float(ends[-1]) if len(ends) else 0.0
@@ -88,7 +83,10 @@ def waterfall(
     layout |= {
         "barmode": "overlay",
         "bargap": 0.2,
-        "shapes": [_goes_on(row, end) for row, end in enumerate(ends.tolist())],
+        "shapes": [
+            *(_goes_on(row, end) for row, end in enumerate(ends.tolist())),
+            *_random_lines(terms, ends, random_reach),
+        ],
         "annotations": [
             _number_beside(row, edge, value, signed=row < len(terms))
             for row, value in enumerate([*values, whole])
@@ -113,6 +111,18 @@ def _goes_on(row: int, end: float) -> dict[str, Any]:
     """The thin line along which the sum goes on into the next row."""
     line = shape("line", (end, row - 0.36), (end, row + 1.36), (LINE, 1))
     return line | {"layer": "below"}
+
+
+def _random_lines(terms: pd.DataFrame, ends: FloatArray, reach: float) -> list[dict[str, Any]]:
+    """What random labels reach, in the row of each feature, from where its bar begins."""
+    is_feature = ~is_identity(terms) & (terms["term"] != UNEXPLAINED)
+    begins = np.concatenate([[0.0], ends[:-1]])
+    return [
+        shape(
+            "line", (begins[row] + reach, row - 0.42), (begins[row] + reach, row + 0.42), (GREY, 1)
+        )
+        for row in np.flatnonzero(is_feature if reach > 0 else [])
+    ]
 
 
 def _number_beside(row: int, x: float, value: float, *, signed: bool) -> dict[str, Any]:
@@ -161,7 +171,10 @@ def _term_bars(terms: pd.DataFrame, ends: np.ndarray, features: Sequence[str]) -
     marker = {
         "color": [faded(colors.get(term, GREY), 0.85) for term in terms["term"]],
         "line": {"width": 0},
-        "pattern": {"shape": [PATTERNS.get(term, "") for term in terms["term"]]},
+        # What is no feature is hatched.
+        "pattern": {
+            "shape": np.select([is_identity(terms), terms["term"] == UNEXPLAINED], [".", "/"], "")
+        },
     }
     at = {"y": np.arange(len(terms)), "x": values, "base": [0.0, *ends[:-1].tolist()]}
     named = {"customdata": terms["term"].to_numpy(dtype=object), "name": "terms"}
@@ -186,12 +199,16 @@ def draw_why(context: FigureContext) -> RenderedFigure | None:
         what = "RSA of the two layers"
     over = Units.of(context.analysis.stimuli).over
     return RenderedFigure(
-        waterfall(explained.terms, context.all_features, similarity.unit),
+        waterfall(explained.terms, context.all_features, similarity.unit, explained.random_reach),
         f"Why {a} and {b} are similar" + ("" if of_rsa else f" ({similarity.short})"),
         joined(
             f"{what} as a sum of cross-fitted Shapley contributions and the unexplained part.",
             f"Bars: 95 % CI over {over}, {how}." if how else "",
             "" if "p" in table else UNCORRECTED,
+            "Thin grey lines: what a random number for each "
+            f"{explained.most_random_unit} contributes."
+            if explained.random_reach > 0
+            else "",
             context.computed_on,
         ),
         table,

@@ -39,7 +39,8 @@ from mlem_core.inference.influence import (
 )
 from mlem_core.inference.intervals import PERMUTATIONS, Left
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.resample import PERMUTED, check_enough, t_quantile
+from mlem_core.inference.resample import PERMUTED, check_enough, standard_error, t_quantile
+from mlem_core.measures.contributions import subsets_beside_one
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.importance import Fits, fitted
 from mlem_core.pairs.designs import pairs_among
@@ -374,12 +375,12 @@ def check_blocks(analysis: Analysis, selection: Selection) -> None:
 def identity_reach(
     pairs: LayerPairs, chance: Chance, stimuli: StimulusSet, progress: Counted | None = None
 ) -> FloatArray:
-    """Half-widths of the 95 % intervals of word and sentence identity: (n_identities,).
+    """Half-widths of the 95 % intervals of the identities of a chance: (n_identities,).
 
     Labels are permuted `LABELS` times, and the influence of `LABELLED_BLOCKS` blocks of each kind
-    on what features contribute then is taken. One permutation varies more than the mean of all
-    does: what its own labels are has no part in the covariance of two. Features with a small part
-    of the identity stand in by those with a large one.
+    on the mean of what features contribute then is taken. What these labels are has a part in it,
+    so that the interval is rather too wide. Features with a small part of the identity stand in by
+    those with a large one.
 
     Parameters
     ----------
@@ -390,14 +391,13 @@ def identity_reach(
     """
     rng, reach = np.random.default_rng(0), []
     some, names = pairs.stimuli_of(stimuli), pairs.statistics.features
-    for identity in chance.identities:
-        level = identity.partition(" ")[0]
-        mean = np.where(np.array(chance.levels) == level, chance.mean[:, 0, -1], 0.0)
+    for unit in chance.identity_units:
+        mean = np.where(np.array(chance.units) == unit, chance.mean[:, 0, -1], 0.0)
         large = np.flatnonzero(np.abs(mean) > SMALL_PART * np.abs(mean).sum())
         by_label: list[list[Left]] = []
         for feature in large.tolist():
             ways = exchanges(some, pairs.folds, names[feature])
-            way = next(way for way in ways if way.level == level)
+            way = next(way for way in ways if way.unit == unit)
             labelled = []
             for givers in way.draw(LABELS, rng):
                 labelled.append(_labelled_influence(pairs, stimuli, feature, givers))
@@ -409,15 +409,10 @@ def identity_reach(
             reach.append(0.0)
             continue
         sizes = by_label[0][0].sizes
-        left = np.sum([[own.without for own in labels] for labels in by_label], axis=0).T
-        left *= np.abs(mean).sum() / max(np.abs(mean[large]).sum(), 1e-12)
-        apart = ~np.eye(LABELS, dtype=bool)
-        of_kinds = [
-            (len(part) - 1) * np.cov(part.T, bias=True)[apart].mean()
-            for part in np.split(left, np.cumsum(sizes)[:-1])
-        ]
-        both = of_kinds[0] + of_kinds[1] - of_kinds[2] if len(of_kinds) > 1 else 0.0
-        reach.append(np.sqrt(max(0.0, both, *of_kinds[:2])) * t_quantile(min(sizes)))
+        of_features = [np.mean([left.without for left in labels], axis=0) for labels in by_label]
+        without = np.sum(of_features, axis=0)
+        without *= np.abs(mean).sum() / max(np.abs(mean[large]).sum(), 1e-12)
+        reach.append(float(standard_error(without[:, None], sizes)[0]) * t_quantile(min(sizes)))
     return np.array(reach)
 
 
@@ -426,10 +421,11 @@ def _labelled_influence(
 ) -> Left:
     """Change of what a feature contributes to two layers where stimuli take others' values."""
     moments = pairs.statistics.moments
-    permuted = PermutedFeature(moments.columns, feature, givers[None], moments.block)
+    permuted = PermutedFeature(moments.columns, (feature,), givers[None], moments.block)
     (relabelled,) = permuted.moments(moments, [*pairs.squared, *pairs.ranks])
     labelled = replace(pairs, statistics=replace(pairs.statistics, moments=relabelled))
     some_blocks = pairs.units.blocks(LABELLED_BLOCKS)
     blocks = BlockSums.of(labelled, stimuli, blocks=some_blocks)
-    influence = contribution_influence(blocks.sums, [feature])[:, 0, 0, -1]
+    beside = partial(subsets_beside_one, feature=feature)
+    influence = contribution_influence(blocks.sums, [feature], subsets_of=beside)[:, 0, 0, -1]
     return Left(blocks.without(np.zeros(()), influence), blocks.sizes)

@@ -16,15 +16,14 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.source import SURPRISAL, added_column
 from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import student_quantile
-from mlem_core.base.text import percent
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.base.work import on_all_cores
 from mlem_core.data.added import Candidate, as_feature
-from mlem_core.data.levels import MOVED, STIMULUS, exchange_of, exchanges
+from mlem_core.data.levels import exchanges, stimulus_exchange
 from mlem_core.data.stimuli import Rdm, StimulusSet
-from mlem_core.inference.chance import largest_chance
 from mlem_core.inference.influence import similarity_influence, values_without
 from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.permutation_null import PermutationNull, permutation_null
 from mlem_core.inference.permuted_contributions import PermutedContributions
 from mlem_core.inference.resample import jackknife
 from mlem_core.measures.decomposition import decompose
@@ -220,10 +219,10 @@ class AugmentedFit(NamedTuple):
             raise InputError("it follows from the features")
         return cls(with_candidate, augmented, candidate.is_identity)
 
-    def by_chance(self, baseline: BaselineFit, n_permutations: int) -> tuple[str, FloatArray]:
-        """Level of the labels, and gains (n_permutations,) when they are permuted.
+    def by_chance(self, n_permutations: int) -> PermutationNull:
+        """Gains of the candidate when its labels are permuted: draws are (1 + n_permutations,).
 
-        Permutations are the same for all candidates of a level.
+        Permutations are the same for all candidates of a unit.
 
         Raises InputError: too few stimuli take the labels of others.
         """
@@ -232,19 +231,17 @@ class AugmentedFit(NamedTuple):
         values, rng = self.stimuli.values(name), np.random.default_rng(0)
         ways = exchanges(self.stimuli, folds, name)
         if self.is_identity:
-            ways = (exchange_of(self.stimuli, folds, STIMULUS),)
+            ways = (stimulus_exchange(folds),)
         permuted = PermutedContributions.of(moments, self.pairs.ranks, beyond_all=True)
+        last = [len(moments.columns.features) - 1]
 
         def gains(givers: IntArray) -> FloatArray:
-            of_layers = permuted.of_feature(len(moments.columns.features) - 1, givers)
-            return np.asarray(of_layers[:, 0, -1])
+            return np.asarray(permuted.of_features(last, givers)[:, 0, -1])
 
-        level, moved, draws = largest_chance(ways, values, (n_permutations,), rng, gains)
-        if moved < MOVED:
-            raise InputError(
-                f"permuted, it is nearly the same ({percent(moved)} of the stimuli change)"
-            )
-        return level, draws
+        null = permutation_null(ways, values, gains, n_permutations, rng, gains)
+        if null.unknown:
+            raise InputError(f"permuted, it is not known what it gains ({null.unknown})")
+        return null
 
 
 def _with_column(pairs: LayerPairs, column: FeatureColumn, missing: str) -> LayerPairs:

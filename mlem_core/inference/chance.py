@@ -1,128 +1,163 @@
-"""Chance at the level of a feature: what its contribution is when its labels are permuted.
+"""Chance: what the contribution of a feature is when its labels are permuted.
 
 A feature that is constant on words also says which word a stimulus is, and words recur in the
-stimuli that a contribution is learnt from and in those that it is computed on. Cross-fitting
-removes noise, but not this. So the labels of one feature are permuted among the units of its level
-(`mlem_core.data.levels`), all others as they are; what it contributes then is chance, and its
-contribution is the excess over that. What chance gives to all features of one level is called
-*word identity* (*item*, *sentence identity*): any labels of these units would contribute it.
+stimuli that a contribution is learnt from and in those that it is computed on; so do places,
+neighbours, documents. Cross-fitting removes noise, but not this. So the labels of one feature are
+permuted among the units that settle it (`mlem_core.data.levels`), all others as they are; what it
+contributes then is chance, and its contribution is the excess over that. What chance gives to all
+features of one unit is called *word identity* (*place*, *sentence identity*).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import count
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.numbers import student_quantile
-from mlem_core.base.text import listed, percent
+from mlem_core.base.text import listed
 from mlem_core.base.typing import Counted, FloatArray, IntArray
 from mlem_core.base.work import cores, in_order
-from mlem_core.data.levels import MOVED, STIMULUS, Exchange, exchanges
+from mlem_core.data.levels import (
+    FEWEST_LABELLINGS,
+    MOVED,
+    STIMULUS,
+    Exchange,
+    exchanges,
+    recurring_units,
+)
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.intervals import PERMUTATIONS
 from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.permutation_null import (
+    PILOT,
+    PermutationNull,
+    corrected_p,
+    permutation_null,
+    why_unknown,
+)
 from mlem_core.inference.permuted_contributions import PermutedContributions
 from mlem_core.inference.resample import Estimate
-from mlem_core.measures.decomposition import Decomposition
+from mlem_core.measures.decomposition import IDENTITY, Decomposition
+from mlem_core.pairs.columns import FeatureColumn
 from mlem_core.storage.store import Packed
 
 UNCORRECTED = "Not corrected for chance: random labels may contribute as much."
-# Permutations of a feature at once; progress is told after each of them.
+# Permutations of a feature at once.
 AT_ONCE = 100
-
-
-def corrected_p(draws: FloatArray, values: FloatArray, known: NDArray[np.bool_]) -> FloatArray:
-    """p of what features have, corrected over the features: (n_features, ...).
-
-    The share of permutations in which the largest of all features is as far above its mean, in
-    standard deviations.
-
-    Parameters
-    ----------
-    draws : (n_permutations, n_features, ...) what they have when they are permuted
-    values : (n_features, ...)
-    known : (n_features,) whether chance is known; NaN where not
-
-    Source: Westfall and Young (1993), the maximum statistic.
-    """
-    mean, spread = draws.mean(axis=0), draws.std(axis=0, ddof=1)
-    scale = np.where(spread > 1e-12, spread, np.inf)
-    largest = ((draws - mean) / scale)[:, known].max(axis=1, initial=-np.inf)
-    above = (largest[:, None] >= (values - mean) / scale - 1e-12).sum(axis=0)
-    p = (1.0 + above) / (1.0 + len(draws))
-    p[~known] = np.nan
-    return p
+# Layers, spread over all, whose contributions tell which unit's permuted labels reach most.
+PILOT_LAYERS = 6
 
 
 class Chance(NamedTuple):
     """Contributions of each feature to the similarity of n_layers layers when it is permuted.
 
     features : (n_features,) names
-    levels : (n_features,) "word", "item", "sentence" or "stimulus": whose labels are permuted
+    units : (n_features,) "word", "place", ... or "stimulus": whose labels are permuted
     moved : (n_features,) share of the stimuli that take the labels of others
-    draws : (n_permutations, n_features, n_layers, n_layers)
+    n_labellings : (n_features,) how many different labellings of the units there are
+    n_drawn : (n_features,) how many permutations were drawn, see
+        `mlem_core.inference.permutation_null.PermutationNull`
+    draws : (1 + n_permutations, n_features, n_layers, n_layers) as
+        `mlem_core.inference.permuted_contributions` has them, those of the true labels first
+    together : (n_identities, n_layers, n_layers) contribution of the features of each identity as
+        one when their labels are permuted together, the mean over `PILOT` permutations
+    control_units : (n_controls,) units that recur
+    controls : (n_controls, n_layers, n_layers) contribution of a random number of each unit,
+        beside all features, the mean over `PILOT` numbers
     reach : (n_identities,) half-widths of the confidence intervals of identities, see
         `mlem_core.inference.block_influence.identity_reach`; None where they are not known
     """
 
     features: tuple[str, ...]
-    levels: tuple[str, ...]
+    units: tuple[str, ...]
     moved: FloatArray
-    draws: Annotated[FloatArray, Packed(np.float32)]
+    n_labellings: FloatArray
+    n_drawn: FloatArray
+    draws: Annotated[FloatArray, Packed(np.float32, symmetric=True)]
+    together: FloatArray
+    control_units: tuple[str, ...]
+    controls: FloatArray
     reach: FloatArray | None = None
 
     def of_layers(self, places: Sequence[int]) -> Chance:
         """Contributions by chance to the similarity of some of the layers."""
-        return self._replace(draws=self.draws[:, :, places][..., places])
+        draws, together, controls = (
+            array[..., places, :][..., places]
+            for array in (self.draws, self.together, self.controls)
+        )
+        return self._replace(draws=draws, together=together, controls=controls)
+
+    @property
+    def n_permutations(self) -> int:
+        return len(self.draws) - 1
 
     @property
     def known(self) -> NDArray[np.bool_]:
         """(n_features,) whether enough stimuli take the labels of others."""
-        return np.asarray(self.moved >= MOVED)
+        return (self.moved >= MOVED) & (self.n_labellings >= FEWEST_LABELLINGS)
 
     @property
     def mean(self) -> FloatArray:
         """(n_features, n_layers, n_layers) the mean over permutations; 0 where it is not known."""
         shown = self.known[:, None, None]
-        return np.where(shown, self.draws.mean(axis=0), 0.0)
+        return np.where(shown, self.draws[1:].mean(axis=0), 0.0)
 
     @property
     def error(self) -> FloatArray:
         """(n_features,) standard error of the mean in two layers, from so many permutations."""
-        spread = self.draws[:, :, 0, -1].std(axis=0, ddof=1)
-        found: FloatArray = np.where(self.known, spread / np.sqrt(len(self.draws)), 0.0)
-        return found
+        spread = self.draws[1:, :, 0, -1].std(axis=0, ddof=1)
+        return np.where(self.known, spread / np.sqrt(np.maximum(self.n_drawn, 1.0)), 0.0)
 
-    def p(self, contributions: FloatArray) -> FloatArray:
-        """p of contributions (n_features, n_layers, n_layers), as `corrected_p` gives it."""
-        return corrected_p(self.draws, contributions, self.known)
+    @property
+    def p(self) -> FloatArray:
+        """(n_features, n_layers, n_layers) p, as `corrected_p` gives it."""
+        return corrected_p(self.draws, self.known)
 
     @property
     def identities(self) -> tuple[str, ...]:
-        """The terms that any labels have: "word identity", "sentence identity"."""
-        found = dict.fromkeys(level for level in self.levels if level != STIMULUS)
-        return tuple(f"{level} identity" for level in found)
+        """The terms that features of a unit have by chance: "word identity", "place identity"."""
+        return tuple(unit + IDENTITY for unit in self.identity_units)
+
+    @property
+    def identity_units(self) -> tuple[str, ...]:
+        """The units that identities are of."""
+        return tuple(dict.fromkeys(unit for unit in self.units if unit != STIMULUS))
 
     @property
     def notes(self) -> tuple[str, ...]:
         """A sentence on the features whose chance is not known; none where there are none."""
         rest = [
-            f"{name} ({percent(share)} of the stimuli would take the label of another {level})"
-            for name, level, share in zip(self.features, self.levels, self.moved, strict=True)
-            if share < MOVED
+            f"{name} ({why})"
+            for name, *how in zip(
+                self.features, self.units, self.moved, self.n_labellings, strict=True
+            )
+            if (why := why_unknown(*how))
         ]
         text = (
-            f"Chance is not known for {listed(rest)}: it needs {percent(MOVED)}. Their "
-            f"contributions may be {listed(self.identities or ('stimulus identity',), last='or')}."
+            f"Chance is not known for {listed(rest)}. Their contributions may be "
+            f"{listed(self.identities or ('stimulus identity',), last='or')}."
         )
         return (text,) if rest else ()
+
+    def control_table(self) -> pd.DataFrame:
+        """What labels without meaning contribute to two layers.
+
+        Returns
+        -------
+        unit, random_number (one a unit, beside all features), together (all features that are
+        permuted among these units, permuted together, as one; NaN where there is none)
+        """
+        together = dict(zip(self.identity_units, self.together[:, 0, -1], strict=True))
+        units = dict.fromkeys((*self.control_units, *together))
+        of_controls = dict(zip(self.control_units, self.controls[:, 0, -1], strict=True))
+        rows = [(unit, of_controls.get(unit, np.nan), together.get(unit, np.nan)) for unit in units]
+        return pd.DataFrame(rows, columns=["unit", "random_number", "together"])
 
     def apart(self, terms: FloatArray) -> FloatArray:
         """Contributions beyond chance, identities and "unexplained": (..., n_terms, n, n).
@@ -132,17 +167,17 @@ class Chance(NamedTuple):
         terms : (..., n_features + 1, n_layers, n_layers) contributions, and "unexplained", to which
             chance of labels of single stimuli is added
         """
-        mean, levels = self.mean, np.array([f"{level} identity" for level in self.levels])
-        of_units = np.isin(levels, self.identities)
-        found = [mean[levels == name].sum(axis=0) for name in self.identities]
-        middle = np.reshape(found, (len(found), *mean.shape[1:]))
+        mean, names = self.mean, np.array([unit + IDENTITY for unit in self.units])
+        of_units = np.isin(names, self.identities)
+        of_identities = [mean[names == name].sum(axis=0) for name in self.identities]
+        middle = np.reshape(of_identities, (len(self.identities), *mean.shape[1:]))
         middle = np.broadcast_to(middle, (*terms.shape[:-3], *middle.shape))
         rest = terms[..., -1:, :, :] + mean[~of_units].sum(axis=0)
         return np.concatenate((terms[..., :-1, :, :] - mean, middle, rest), axis=-3)
 
     def of_all(self, split: Decomposition) -> Decomposition:
         """A similarity of layers as a sum of contributions beyond chance, and identities."""
-        values, n = self.apart(split.values), len(self.features)
+        values = self.apart(split.values)
         nothing = np.full((len(self.identities), *values.shape[1:]), np.nan)
         shown = self.known[:, None, None]
         return replace(
@@ -152,7 +187,8 @@ class Chance(NamedTuple):
             unexplained=values[-1],
             error=None if split.error is None else np.concatenate((split.error, nothing)),
             chance=np.concatenate((np.where(shown, self.mean, np.nan), nothing)),
-            p=np.concatenate((self.p(split.terms[:n]), nothing)),
+            p=np.concatenate((self.p, nothing)),
+            units=(*self.units, *self.identity_units),
         )
 
     def beyond(self, terms: pd.DataFrame) -> pd.DataFrame:
@@ -164,7 +200,7 @@ class Chance(NamedTuple):
 
         Returns
         -------
-        term, value, chance, p: the features, less what chance gives; identities (of words,
+        term, value, chance, p, unit: the features, less what chance gives; identities (of words,
         sentences) with what chance gives to all features of their level; "unexplained", to which
         chance of labels of single stimuli is added
         """
@@ -181,7 +217,7 @@ class Chance(NamedTuple):
         ----------
         bounds : of the features and "unexplained", less chance, and of more
         """
-        table, names = self.beyond(terms), np.array([f"{level} identity" for level in self.levels])
+        table, names = self.beyond(terms), np.array([unit + IDENTITY for unit in self.units])
         value, n = table["value"].to_numpy(dtype=np.float64), len(self.features)
         own = np.append(value[:n], value[-1])
         # Chance is a mean over permutations, a sampled contribution one over orders: both errors
@@ -189,12 +225,12 @@ class Chance(NamedTuple):
         of_units = [np.hypot.reduce(self.error[names == name]) for name in self.identities]
         sampled = terms["error"].to_numpy()[:-1] if "error" in terms else 0.0
         own_error = np.hypot(self.error, sampled)
-        more = student_quantile(len(self.draws) - 1) * np.array([*own_error, *of_units, 0.0])
+        more = student_quantile(self.n_permutations - 1) * np.array([*own_error, *of_units, 0.0])
         reach = np.full(len(of_units), np.nan) if self.reach is None else self.reach
         for sign, end in ((-1, "lower"), (1, "upper")):
             far = np.insert(sign * (getattr(bounds, end)[: n + 1] - own), n, reach)
             table[end] = value + sign * np.hypot(far, more)
-        return table[["term", "value", "lower", "upper", "chance", "p"]]
+        return table[["term", "value", "lower", "upper", "chance", "p", "unit"]]
 
     def shift(self) -> FloatArray:
         """(n_features + 1,) what is added to contributions, and to "unexplained", of two layers."""
@@ -211,7 +247,7 @@ def chance_at_level(
     values: Sequence[FloatArray] | None = None,
     progress: Counted | None = None,
 ) -> Chance:
-    """Contributions of each feature under labels that are permuted at its level.
+    """Contributions of each feature under labels that are permuted among its units.
 
     Parameters
     ----------
@@ -227,28 +263,70 @@ def chance_at_level(
         pairs.statistics.moments, pairs.ranks if values is None else values
     )
     some, features = pairs.stimuli_of(stimuli), pairs.statistics.features
-    ways = [exchanges(some, pairs.folds, name) for name in features]
-    n_layers, n_ways = pairs.statistics.moments.n_layers, sum(map(len, ways))
-    shape, chance, done = (n_permutations, n_layers, n_layers), [], 0
+    n_layers = pairs.statistics.moments.n_layers
+    spread = np.unique(np.linspace(0, n_layers - 1, PILOT_LAYERS).round().astype(np.int64))
+    pilot, nulls = permuted.of_layers(spread.tolist()), list[PermutationNull]()
     for feature, name in enumerate(features):
-        before = count(done)
 
-        def contributions(
-            givers: IntArray, feature: int = feature, before: Iterator[int] = before
-        ) -> FloatArray:
-            way, drawn = next(before), list[FloatArray]()
-            parts = [givers[start : start + AT_ONCE] for start in range(0, len(givers), AT_ONCE)]
-            for part in in_order(partial(permuted.of_feature, feature), parts, cores()):
-                drawn.append(part)
-                if progress is not None:
-                    n = way * n_permutations + min(len(drawn) * AT_ONCE, n_permutations)
-                    progress(n, n_ways * n_permutations)
-            return np.concatenate(drawn)
+        def contributions(givers: IntArray, feature: int = feature) -> FloatArray:
+            parts = np.split(givers, range(AT_ONCE, len(givers), AT_ONCE))
+            of_parts = in_order(partial(permuted.of_features, [feature]), parts, cores())
+            return np.concatenate(list(of_parts))
 
-        chance.append(largest_chance(ways[feature], some.values(name), shape, rng, contributions))
-        done += len(ways[feature])
-    levels, moved, draws = zip(*chance, strict=True)
-    return Chance(features, levels, np.array(moved), np.stack(draws, axis=1))
+        ways = exchanges(some, pairs.folds, name)
+        of_pilot = partial(pilot.of_features, [feature])
+        nulls.append(
+            permutation_null(ways, some.values(name), contributions, n_permutations, rng, of_pilot)
+        )
+        if progress is not None:
+            progress(len(nulls) * n_permutations, len(features) * n_permutations)
+    chance = Chance(
+        features,
+        tuple(null.unit for null in nulls),
+        np.array([null.moved for null in nulls]),
+        np.array([null.n_labellings for null in nulls]),
+        np.array([float(null.n_drawn) for null in nulls]),
+        np.stack([null.draws for null in nulls], axis=1),
+        np.zeros((0, n_layers, n_layers)),
+        *_controls(permuted, some, rng),
+    )
+    return chance._replace(together=_together(permuted, chance, nulls))
+
+
+def _controls(
+    permuted: PermutedContributions, stimuli: StimulusSet, rng: np.random.Generator
+) -> tuple[tuple[str, ...], FloatArray]:
+    """`control_units` and `controls` of chance; none where products of features are columns."""
+    contributions = dict[str, FloatArray]()
+    for unit, numbers in recurring_units(stimuli).items():
+        sizes = np.bincount(numbers)
+        if permuted.columns.interactions or len(sizes) < 2 or sizes.max() < 2:
+            continue
+        values = rng.standard_normal(len(sizes))[numbers]
+        column = FeatureColumn("random number", "ordered", values, (values.min(), values.max()))
+        with_number = permuted.with_feature(column, "ignore")
+        way = Exchange(unit, numbers, np.zeros(len(sizes), dtype=np.int64))
+        last = [len(permuted.columns.features)]
+        draws = with_number.of_features(last, way.draw(PILOT, rng))
+        contributions[unit] = draws.mean(axis=0)
+    n_layers = permuted.moments.n_layers
+    stacked = np.reshape(list(contributions.values()), (-1, n_layers, n_layers))
+    return tuple(contributions), stacked
+
+
+def _together(
+    permuted: PermutedContributions, chance: Chance, nulls: Sequence[PermutationNull]
+) -> FloatArray:
+    """`together` of chance."""
+    together = []
+    for unit in chance.identity_units:
+        of_unit = np.flatnonzero((np.array(chance.units) == unit) & chance.known).tolist()
+        if len(of_unit) > 1:
+            givers = nulls[of_unit[0]].givers[:PILOT]
+            together.append(permuted.of_features(of_unit, givers).mean(axis=0))
+        else:
+            together.append(chance.mean[of_unit].sum(axis=0))
+    return np.reshape(together, (-1, *chance.draws.shape[2:]))
 
 
 def beyond_chance(n_permutations: int) -> str:
@@ -257,31 +335,3 @@ def beyond_chance(n_permutations: int) -> str:
         f"contributions beyond chance (labels permuted {n_permutations} times); p corrected over "
         "features"
     )
-
-
-def largest_chance(
-    ways: Sequence[Exchange],
-    values: NDArray[Any],
-    shape: tuple[int, ...],
-    rng: np.random.Generator,
-    permuted: Callable[[IntArray], FloatArray],
-) -> tuple[str, float, FloatArray]:
-    """Level, share that moves and draws of the exchange that gives a feature most.
-
-    Parameters
-    ----------
-    ways : of `mlem_core.data.levels.exchanges`
-    values : (n_stimuli,) of the feature; of a way that moves too few stimuli nothing is known,
-        and draws are all 0
-    shape : (n_permutations, ...) of the draws
-    permuted : of whose value each stimulus takes (n_permutations, n_stimuli), what the feature has
-    """
-    found: list[tuple[float, str, float, FloatArray]] = []
-    for way in ways:
-        givers, moved = way.draw(shape[0], rng), way.moved(values)
-        if moved < MOVED:
-            found.append((np.inf, way.level, moved, np.zeros(shape)))
-        else:
-            drawn = permuted(givers)
-            found.append((float(drawn.mean()), way.level, moved, drawn))
-    return max(found, key=lambda one: one[0])[1:]

@@ -25,7 +25,7 @@ from mlem_core.inference.intervals import (
     of_pairs,
 )
 from mlem_core.inference.resample import HARDLY
-from mlem_core.measures.decomposition import IDENTITIES, UNEXPLAINED
+from mlem_core.measures.decomposition import UNEXPLAINED, is_identity
 from mlem_core.measures.similarity import candidates
 from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
 
@@ -49,6 +49,8 @@ class Explanation:
         among the terms (`mlem_core.inference.chance.Chance.beyond`). The values add up to the
         similarity; no rows where it has no terms
     whole : quantity (the name of the similarity), value, and lower, upper
+    controls : what labels without meaning contribute, see
+        `mlem_core.inference.chance.Chance.control_table`; no rows where chance is not known
     notes : sentences about how far this holds
     others : what intervals are over, see `mlem_core.pairs.resampling_units.Units.others`
     coding : how the features are coded, see `mlem_core.pairs.columns.coding`
@@ -63,11 +65,12 @@ class Explanation:
     TABLES : those that change where it gets intervals
     """
 
-    TABLES: ClassVar = ("terms", "whole")
+    TABLES: ClassVar = ("terms", "whole", "controls")
 
     layers: tuple[Layer, Layer]
     terms: pd.DataFrame
     whole: pd.DataFrame
+    controls: pd.DataFrame = field(default_factory=pd.DataFrame)
     notes: tuple[str, ...] = ()
     others: str = "sentences"
     coding: str = "as same or different"
@@ -94,12 +97,12 @@ class Explanation:
     @property
     def features(self) -> pd.DataFrame:
         """The terms of the features."""
-        return self.terms[~self.terms["term"].isin((*IDENTITIES, UNEXPLAINED))]
+        return self.terms[~is_identity(self.terms) & (self.terms["term"] != UNEXPLAINED)]
 
     @property
     def identities(self) -> pd.DataFrame:
-        """The terms that any labels of words or sentences would have, where they are known."""
-        return self.terms[self.terms["term"].isin(IDENTITIES)]
+        """The terms that permuted labels of units have, such as words, where they are known."""
+        return self.terms[is_identity(self.terms)]
 
     @property
     def unexplained(self) -> pd.Series:
@@ -116,15 +119,35 @@ class Explanation:
     def sure(self) -> pd.DataFrame | None:
         """The features that contribute more than chance, the largest first; None: not known yet.
 
-        Those whose p is below .05 and whose interval, where there is one, is above 0.
+        Those whose p is below .05, whose interval, where there is one, is above 0, and that
+        contribute more than random numbers of any unit do (`random_reach`).
         """
         own = self.features
         if "p" not in own:
             return None
-        own = own[own["p"] < SIGNIFICANT]
+        own = own[(own["p"] < SIGNIFICANT) & (own["value"] + own["chance"] > self.random_reach)]
         if "lower" in own:
             own = own[own["lower"] > 0]
         return own.sort_values("value", ascending=False, kind="stable")
+
+    @property
+    def random_reach(self) -> float:
+        """What a random number of each unit contributes, of any unit at most; 0 where unknown."""
+        numbers = self._random_numbers
+        return float(numbers.max()) if len(numbers) else 0.0
+
+    @property
+    def most_random_unit(self) -> str:
+        """The unit whose random numbers contribute most; "" where that is not known."""
+        numbers = self._random_numbers
+        return str(numbers.idxmax()) if len(numbers) else ""
+
+    @property
+    def _random_numbers(self) -> pd.Series[float]:
+        """What a random number of each unit contributes, by unit."""
+        if not len(self.controls):
+            return pd.Series(dtype=np.float64)
+        return self.controls.set_index("unit")["random_number"].dropna()
 
     @cached_property
     def headline(self) -> str:
@@ -248,8 +271,12 @@ def _in_a_sentence(why: Explanation) -> str:
         if unknown:
             text.append(f"The contribution by chance is not known for {listed(unknown)}.")
     for _, row in why.identities[why.identities["value"].abs() >= 5e-4].iterrows():
-        units = f"{row['term'].partition(' ')[0]}s"
-        text.append(f"Any labels of these {units} would contribute {_number(row)} ({row['term']}).")
+        text.append(
+            f"Permuted among {row['unit']}s, one feature at a time, labels contribute "
+            f"{_number(row)} ({row['term']})."
+        )
+    if len(why.controls):
+        text.append(_of_controls(why))
     if not len(large):
         sure = "is sure to contribute" if len(candidates) else "contributes much"
         text.append(f"No feature {sure}.")
@@ -267,6 +294,17 @@ def _in_a_sentence(why: Explanation) -> str:
     if "lower" in why.terms:
         text.append(f"Brackets: 95 % CI over {why.others}; they do not generalise to other models.")
     return " ".join(text)
+
+
+def _of_controls(why: Explanation) -> str:
+    """What labels without meaning contribute, in a sentence."""
+    together = [
+        f"{fraction(row['together'], 3)} (all features of the {row['unit']} permuted together)"
+        for _, row in why.controls.dropna(subset="together").iterrows()
+    ]
+    if unit := why.most_random_unit:
+        together.append(f"{fraction(why.random_reach, 3)} (a random number for each {unit})")
+    return f"Labels without meaning would contribute {listed(together)}."
 
 
 def _in_a_terminal(why: Explanation) -> str:

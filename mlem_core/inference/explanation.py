@@ -40,7 +40,7 @@ from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.storage.store import Stage, Store, Tables
 
-STAGE = Stage[Tables]("pair-intervals", 5, dict)
+STAGE = Stage[Tables]("pair-intervals", 6, dict)
 INFLUENCE = "from the influence of each block of stimuli"
 LEFT_OUT = "blocks of stimuli left out in turn, terms by their influence"
 
@@ -145,7 +145,8 @@ def explanation_of(
     if chance is not None:
         ends = (terms[end].to_numpy() + chance.shift() for end in ("value", "lower", "upper"))
         terms, notes = chance.bounded(terms, Estimate(*ends)), (*notes, *chance.notes)
-        how += f"; {beyond_chance(len(chance.draws))}"
+        why = replace(why, controls=chance.control_table())
+        how += f"; {beyond_chance(chance.n_permutations)}"
     why = replace(why, others=units.others, similarity=similarity, how=how)
     return replace(why, terms=terms, whole=whole, notes=notes)
 
@@ -204,6 +205,7 @@ def with_intervals(
         why,
         terms=terms,
         whole=why.whole.assign(lower=by_t.lower, upper=by_t.upper),
+        controls=why.controls if chance is None else chance.control_table(),
         notes=tuple(filter(None, notes)),
         how=_how(why, analysis),
         alone=True,
@@ -256,7 +258,8 @@ def with_chance(
 
 def _beyond(why: Explanation, chance: Chance) -> Explanation:
     """An explanation whose contributions are beyond chance of its two layers."""
-    return replace(why, terms=chance.beyond(why.terms), notes=(*why.notes, *chance.notes))
+    terms, notes = chance.beyond(why.terms), (*why.notes, *chance.notes)
+    return replace(why, terms=terms, controls=chance.control_table(), notes=notes)
 
 
 def kept_intervals(

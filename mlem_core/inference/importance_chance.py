@@ -11,9 +11,10 @@ model have trained the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 
 import numpy as np
 import pandas as pd
@@ -23,12 +24,12 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Report, counting
 from mlem_core.base.work import one_thread_each
 from mlem_core.data.folds import untested_items
-from mlem_core.data.levels import MOVED, exchanges
+from mlem_core.data.levels import exchanges
 from mlem_core.estimators.registry import FoldFits, Solution, Solver, estimator_named
 from mlem_core.estimators.training_pairs import TrainingPairs
-from mlem_core.inference.chance import corrected_p, largest_chance
 from mlem_core.inference.intervals import PERMUTATIONS, SIGNIFICANT, check_permutations
 from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.permutation_null import PermutationNull, corrected_p, permutation_null
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.designs import PairDesign, places_of
 from mlem_core.pairs.permuted_moments import PermutedFeature, Target
@@ -36,11 +37,11 @@ from mlem_core.pairs.scored_pairs import FoldPairsIndex, ScoredPairs
 from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.storage.store import Stage, Store
 
-IMPORTANCE_CHANCE = Stage("importance-chance", 2, pd.DataFrame)
+IMPORTANCE_CHANCE = Stage("importance-chance", 3, pd.DataFrame)
 # Numbers of pairs that are in memory together.
 CHUNK_NUMBERS = 2**27
 # Permutations of a feature, and of all labels, whose moments are in memory together.
-AT_ONCE = 8
+AT_ONCE = 40
 
 
 def importances_by_chance(
@@ -65,7 +66,7 @@ def importances_by_chance(
 
     Returns
     -------
-    model, layer, feature, level, moved, importance, chance (mean over permutations), excess, p
+    model, layer, feature, unit, moved, importance, chance (mean over permutations), excess, p
     (corrected over the features of a layer); NaN in the last three where too few stimuli change
     their labels
     """
@@ -115,27 +116,23 @@ def _of_chunks(
     size = max(1, CHUNK_NUMBERS // (2 * analysis.pairs.n_pairs))
     starts, n_features = range(0, len(chosen.layers), size), len(chosen.features)
     progress = counting(report, "permuting labels", "permutations")
-    total = len(starts) * n_features * n_permutations
-    for done, start in enumerate(starts):
+    total, done = len(starts) * n_features * n_permutations, count()
+    progress(0, total)
+    for start in starts:
         layers = chosen.layers[start : start + size]
         pairs = LayerPairs.of(analysis, layers, store, chosen.features, False)
         stimuli = pairs.stimuli_of(analysis.stimuli)
         importances = PermutedImportances.of(pairs, estimator_named(chosen.estimator).model())
-        chance = []
+        nulls = []
         for feature, name in enumerate(pairs.statistics.features):
-            before = (done * n_features + feature) * n_permutations
-
-            def count(n: int, _: int, before: int = before) -> None:
-                progress(before + n, total)
-
-            count(0, n_permutations)
             # The same permutations for all layers.
             rng = np.random.default_rng([feature, n_permutations])
             ways = exchanges(stimuli, pairs.folds, name)
-            shape = (n_permutations, len(layers))
-            drawn = partial(importances.of_feature, feature, progress=count)
-            chance.append(largest_chance(ways, stimuli.values(name), shape, rng, drawn))
-        yield _table(layers, pairs.statistics.features, importances.importance, chance)
+            pilot = partial(importances.of_feature, feature)
+            drawn = partial(pilot, progress=lambda *_: progress(min(next(done), total), total))
+            values = stimuli.values(name)
+            nulls.append(permutation_null(ways, values, drawn, n_permutations, rng, pilot))
+        yield _table(layers, pairs.statistics.features, nulls)
 
 
 @dataclass(frozen=True)
@@ -194,7 +191,7 @@ class PermutedImportances:
         targets: list[Target] = [*self.pairs.squared, *self.pairs.ranks]
         for start in range(0, len(givers), AT_ONCE):
             some = givers[start : start + AT_ONCE]
-            permuted = PermutedFeature(moments.columns, feature, some, moments.block)
+            permuted = PermutedFeature(moments.columns, (feature,), some, moments.block)
             with one_thread_each():
                 of_permutations = list(permuted.moments(moments, targets))
             for of_permutation in of_permutations:
@@ -251,24 +248,26 @@ def training_pairs(pairs: LayerPairs, statistics: PairStatistics) -> TrainingPai
 
 
 def _table(
-    layers: tuple[Layer, ...],
-    features: tuple[str, ...],
-    importance: FloatArray,
-    chance: list[tuple[str, float, FloatArray]],
+    layers: tuple[Layer, ...], features: tuple[str, ...], nulls: Sequence[PermutationNull]
 ) -> pd.DataFrame:
-    """The rows of some layers; chance of each feature is as `largest_chance` gives it."""
-    levels, moved, of_features = zip(*chance, strict=True)
-    draws = np.stack(of_features, axis=1)
-    known = np.array(moved) >= MOVED
-    mean = np.where(known, draws.mean(axis=0).T, np.nan)
-    p = np.stack([corrected_p(draws[..., at], own, known) for at, own in enumerate(importance)])
+    """The rows of some layers."""
+    draws = np.stack([null.draws for null in nulls], axis=1)
+    known = np.array([not null.unknown for null in nulls])
+    importance = draws[0].T
+    chance = np.where(known[:, None], draws[1:].mean(axis=0), np.nan).T
     of_layers = pd.DataFrame(layers, columns=["model", "layer"])
-    units = pd.DataFrame({"feature": features, "level": levels, "moved": moved})
+    units = pd.DataFrame(
+        {
+            "feature": features,
+            "unit": [null.unit for null in nulls],
+            "moved": [null.moved for null in nulls],
+        }
+    )
     return of_layers.merge(units, how="cross").assign(
         importance=importance.ravel(),
-        chance=mean.ravel(),
-        excess=(importance - mean).ravel(),
-        p=p.ravel(),
+        chance=chance.ravel(),
+        excess=(importance - chance).ravel(),
+        p=corrected_p(draws, known).T.ravel(),
     )
 
 

@@ -23,7 +23,7 @@ of units.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +41,7 @@ from mlem_core.estimators.normal_equations import (
 from mlem_core.measures.contributions import (
     STABLE,
     FoldEquations,
+    WeightedSubset,
     fold_equations,
     rank_scale,
     weighted_subsets,
@@ -123,11 +124,18 @@ def similarity_influence(sums: UnitSums, progress: Counted | None = None) -> Sim
 
 
 def contribution_influence(
-    sums: UnitSums, features: Sequence[int], progress: Counted | None = None
+    sums: UnitSums,
+    features: Sequence[int],
+    progress: Counted | None = None,
+    subsets_of: Callable[[PairColumns, FoldEquations], Iterable[WeightedSubset]] = weighted_subsets,
 ) -> FloatArray:
     """(n_units, n_chosen, n_layers, n_layers) influence on the contributions of some features.
 
-    Parameters and errors are those of `similarity_influence`.
+    Other parameters and errors are those of `similarity_influence`.
+
+    Parameters
+    ----------
+    subsets_of : the sets of features in a fold by which they contribute
     """
     moments = sums.moments
     equations = fold_equations(moments)
@@ -137,7 +145,7 @@ def contribution_influence(
     squares, squares_influence = np.zeros(L), np.zeros((sums.n_units, L))
     n_steps = len(equations) * len(features) * L
     for fold, own in enumerate(equations):
-        subsets = _Subsets.of(moments.columns, own)
+        subsets = _Subsets.of(own, subsets_of(moments.columns, own))
         values += subsets.values[list(features)]
         squares += np.diag(own.rank_covariances)
         squares_influence += np.diagonal(sums.rank_products(fold), axis1=1, axis2=2)
@@ -184,11 +192,10 @@ class _Subsets(NamedTuple):
     values: FloatArray
 
     @classmethod
-    def of(cls, columns: PairColumns, equations: FoldEquations) -> _Subsets:
-        L, K = equations.outside.shape[1], len(columns)
-        coefficients, all_shares = [], []
-        values = np.zeros((len(columns.features), L, L))
-        for _, subset, shares in weighted_subsets(columns, equations):
+    def of(cls, equations: FoldEquations, subsets: Iterable[WeightedSubset]) -> _Subsets:
+        K, L = equations.outside.shape
+        coefficients, all_shares, of_sets = [], [], []
+        for _, subset, shares in subsets:
             if not len(subset.chosen):
                 continue
             both = np.concatenate((subset.outside, subset.inside), axis=1)
@@ -198,9 +205,10 @@ class _Subsets(NamedTuple):
             )
             coefficients.append(solved)
             all_shares.append(shares)
-            values += np.multiply.outer(shares, subset.explained)
-        stacked = np.stack(coefficients)
-        return cls(stacked[..., :L], stacked[..., L:], np.stack(all_shares), values)
+            of_sets.append(subset.explained)
+        stacked, stacked_shares = np.stack(coefficients), np.stack(all_shares)
+        values = np.tensordot(stacked_shares.T, np.stack(of_sets), axes=1)
+        return cls(stacked[..., :L], stacked[..., L:], stacked_shares, values)
 
     def counted(self, feature: int) -> tuple[IntArray, FloatArray]:
         """Which sets count for a feature, and how much."""

@@ -38,9 +38,9 @@ from mlem_core.storage.store import Packed
 
 # What is left without each block is many numbers, and only their spread is used.
 Without = Annotated[FloatArray, Packed(np.float32)]
-SimilaritiesWithout = Annotated[FloatArray, Packed(np.float32, diagonal=1.0)]
-Similarities = Annotated[FloatArray, Packed(diagonal=1.0)]
-Terms = Annotated[FloatArray, Packed(diagonal=0.0)]
+SimilaritiesWithout = Annotated[FloatArray, Packed(np.float32, symmetric=True)]
+Similarities = Annotated[FloatArray, Packed(symmetric=True)]
+Terms = Annotated[FloatArray, Packed(symmetric=True)]
 
 
 class Left(NamedTuple):
@@ -124,8 +124,8 @@ class LayerIntervals:
 
 # A test is significant where its corrected p is below this.
 SIGNIFICANT = 0.05
-# Permutations of the labels of each feature: p of .048 at the least, corrected over the features.
-PERMUTATIONS = 20
+# Permutations of the labels of each feature, by default and at least.
+PERMUTATIONS, FEWEST_PERMUTATIONS = 199, 20
 CORRECTIONS = {"bh": "Benjamini-Hochberg", "bonferroni": "Bonferroni", "none": "not corrected"}
 
 
@@ -138,8 +138,10 @@ class FamilyOfTests(NamedTuple):
 
 def check_permutations(n: int) -> None:
     """Raise InputError for too few permutations of the labels of a feature."""
-    if n < PERMUTATIONS:
-        raise InputError(f"found {n} permutations of a feature; expected at least {PERMUTATIONS}.")
+    if n < FEWEST_PERMUTATIONS:
+        raise InputError(
+            f"found {n} permutations of a feature; expected at least {FEWEST_PERMUTATIONS}."
+        )
 
 
 def corrected(p: FloatArray, correction: str = "bh") -> FloatArray:

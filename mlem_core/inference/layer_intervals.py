@@ -48,7 +48,7 @@ from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.storage.store import Stage, Store
 
-STAGE = Stage("error-bars", 5, LayerIntervals, compressed=True)
+STAGE = Stage("error-bars", 6, LayerIntervals, compressed=True)
 # Profiles that are drawn for the intervals of τ.
 DRAWS = 200
 _SEED = 0
@@ -210,7 +210,7 @@ def _of_similarity(compared: SimilarityWithout) -> dict[str, Any]:
     }
 
 
-LEFT = Stage("terms-without", 5, Left)
+LEFT = Stage("terms-without", 6, Left)
 
 
 def stimuli_left(
@@ -236,7 +236,7 @@ def stimuli_left(
     return LEFT.get(store, analysis.key(chosen), make)
 
 
-LAYER_CHANCE = Stage("terms-chance", 2, Chance, compressed=True)
+LAYER_CHANCE = Stage("terms-chance", 3, Chance, compressed=True)
 
 
 def chance_of_layers(

@@ -1,9 +1,9 @@
-"""Contributions of a feature whose values are permuted over the stimuli, from moments of pairs."""
+"""Contributions of features whose values are permuted over the stimuli, from moments of pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,25 +12,21 @@ from scipy.linalg.lapack import dposv
 
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.measures.contributions import (
-    EXACT_FEATURES,
     STABLE,
     FeatureSubset,
     FoldEquations,
     fold_equations,
     no_features,
     rank_scale,
-    shapley_shares,
-    subsets,
     with_feature,
 )
+from mlem_core.pairs.columns import FeatureColumn
 from mlem_core.pairs.moments import PairMoments, SetMoments
+from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.permuted_moments import ColumnSums, PermutedFeature, Target
 
-# All sets of the other features are visited where their number, the columns of the feature and the
-# square of all columns multiply to no more than this; beyond, the empty set and that of all others.
-MOST_WORK = 2**23
 # Numbers of the products of columns that are in memory together.
-CHUNK = 2**18
+CHUNK = 2**20
 # Systems of so many equations are solved one by one.
 LARGE = 64
 
@@ -39,76 +35,71 @@ LARGE = 64
 class PermutedContributions:
     """Contributions of features whose values are permuted, to the RSA of n_layers layers.
 
+    They are Shapley values beside all other features as one: the mean of what a feature adds to no
+    other and to all others. Permuted columns have little to do with those of the others, so that
+    the values beside each of these (`mlem_core.measures.decomposition`) are nearly the same.
+
     Attributes
     ----------
-    moments : of the true values
+    columns : of the features
+    moments : of the true values; they may be without the last features, which are then permuted
     ranks : for each layer (n_pairs,) twice the average ranks of the pairs, in condensed order
     equations, outside, inside : of the folds, with moments over the pairs outside and inside them
-    most_work : see `MOST_WORK`
-    beyond_all : what the feature adds to all others alone, in the place of its Shapley value
+    beyond_all : what features add to all others alone, in the place of the mean
     """
 
+    columns: PairColumns
     moments: PairMoments
     ranks: Sequence[Target]
     equations: Sequence[FoldEquations]
     outside: Sequence[SetMoments]
     inside: Sequence[SetMoments]
-    most_work: float = MOST_WORK
     beyond_all: bool = False
 
     @classmethod
     def of(
-        cls,
-        moments: PairMoments,
-        ranks: Sequence[Target],
-        most_work: float = MOST_WORK,
-        *,
-        beyond_all: bool = False,
+        cls, moments: PairMoments, ranks: Sequence[Target], *, beyond_all: bool = False
     ) -> PermutedContributions:
         """Raises InputError: moments of one fold."""
         folds = range(moments.n_folds)
         return cls(
+            moments.columns,
             moments,
             ranks,
             fold_equations(moments),
             [moments.within(moments.training(fold)) for fold in folds],
             [moments.inside_fold(fold) for fold in folds],
-            most_work,
             beyond_all,
         )
 
-    def is_exact(self, feature: int) -> bool:
-        """Whether contributions of a feature are over all sets of the others."""
-        columns = self.moments.columns
-        n_features = len(columns.features)
-        n_columns = int(
-            ((columns.first_feature == feature) | (columns.second_feature == feature)).sum()
-        )
-        work = 2.0 ** (n_features - 1) * n_columns * len(columns) ** 2
-        return not self.beyond_all and n_features <= EXACT_FEATURES and work <= self.most_work
+    def with_feature(self, feature: FeatureColumn, missing: str) -> PermutedContributions:
+        """With one more feature, the last one, which is to be permuted.
 
-    def of_feature(self, feature: int, givers: IntArray) -> FloatArray:
-        """(n_permutations, n_layers, n_layers) contribution of a feature under permutations.
+        Raises as `mlem_core.pairs.pair_columns.PairColumns.with_feature`.
+        """
+        return replace(self, columns=self.columns.with_feature(feature, missing))
 
-        It is what `mlem_core.measures.decomposition.decompose` gives for permuted values,
-        exactly where visiting all sets of the other features is little work. Elsewhere it is the
-        mean of what the feature adds to no other and to all others: its permuted columns have
-        little to do with theirs, so that both are nearly the same.
+    def of_layers(self, places: Sequence[int]) -> PermutedContributions:
+        """Of some of the layers."""
+        ranks = [self.ranks[place] for place in places]
+        return self.of(self.moments.of_layers(places), ranks, beyond_all=self.beyond_all)
+
+    def of_features(self, features: Sequence[int], givers: IntArray) -> FloatArray:
+        """(n_permutations, n_layers, n_layers) contribution of features under permutations.
 
         Parameters
         ----------
-        feature : by number
-        givers : (n_permutations, n_stimuli) the stimulus whose value each has
+        features : by number; several are permuted together, and contribute as one
+        givers : (n_permutations, n_stimuli) the stimulus whose values each has
         """
         moments = self.moments
-        permuted = PermutedFeature(moments.columns, feature, givers, moments.block)
+        permuted = PermutedFeature(self.columns, tuple(features), givers, moments.block)
         folds = range(moments.n_folds)
         sets = [moments.training(fold) for fold in folds] + [moments.tested(fold) for fold in folds]
         sums = permuted.target_sums(np.stack(sets), self.ranks)
         terms = np.zeros((len(givers), moments.n_layers, moments.n_layers))
-        is_exact = self.is_exact(feature)
-        few = [] if is_exact else [self._two_sets(fold, feature) for fold in folds]
-        step = max(1, CHUNK // (len(permuted.numbers) * len(moments.columns)))
+        beside = [self._beside(fold, features) for fold in folds]
+        step = max(1, CHUNK // (len(permuted.numbers) * len(self.columns)))
         for start in range(0, len(givers), step):
             some = slice(start, start + step)
             of_columns = list(sums.of_columns(some))
@@ -116,30 +107,23 @@ class PermutedContributions:
                 outside = _regular(self.outside[fold], of_columns[fold])
                 of_tested = of_columns[moments.n_folds + fold]
                 inside = _inside(moments, fold, of_tested, self.inside[fold].rank_means)
-                of_fold = self._every_set(fold, feature) if is_exact else few[fold]
-                for subset, share in of_fold:
-                    terms[some] += share * _added(permuted, subset, outside, inside)
+                for subset in beside[fold]:
+                    added = _added(permuted, subset, outside, inside)
+                    terms[some] += added / len(beside[fold])
         return terms * rank_scale(self.equations)
 
-    def _every_set(self, fold: int, feature: int) -> Iterator[tuple[FeatureSubset, float]]:
-        """Sets of the other features, each with how much what the feature adds to it counts."""
-        columns = self.moments.columns
-        for subset in subsets(columns, self.equations[fold], without=feature):
-            shares = shapley_shares(subset.members, len(columns.features))
-            yield subset, -float(shares[feature])
-
-    def _two_sets(self, fold: int, feature: int) -> list[tuple[FeatureSubset, float]]:
+    def _beside(self, fold: int, features: Sequence[int]) -> list[FeatureSubset]:
         """The empty set and that of all other features; with `beyond_all` the latter alone."""
         columns, equations = self.moments.columns, self.equations[fold]
         empty = others = no_features(equations)
         for other in range(len(columns.features)):
-            if other != feature:
+            if other not in features:
                 others = with_feature(columns, equations, others, other)
-        return [(others, 1.0)] if self.beyond_all else [(empty, 0.5), (others, 0.5)]
+        return [others] if self.beyond_all else [empty, others]
 
 
 class _FeatureEquations(NamedTuple):
-    """Equations of the columns of a permuted feature outside a fold, as those of `FoldEquations`.
+    """Equations of the columns of permuted features outside a fold, as those of `FoldEquations`.
 
     gram : (n_permutations, n_columns, n_columns)
     with_others : (n_permutations, n_columns, n_others)
@@ -195,12 +179,12 @@ def _added(
     equations: _FeatureEquations,
     inside: FloatArray,
 ) -> FloatArray:
-    """(n_permutations, n_layers, n_layers) what the feature adds to what others explain.
+    """(n_permutations, n_layers, n_layers) what the features add to what others explain.
 
     Of the equations of both, the Schur complement of the others' is left.
     """
     columns = permuted.columns
-    members = [*subset.members, permuted.feature]
+    members = [*subset.members, *permuted.features]
     first, second = (
         columns.first_feature[permuted.numbers],
         columns.second_feature[permuted.numbers],

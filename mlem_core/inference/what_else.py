@@ -3,9 +3,9 @@
 The gain of a candidate c is v(S and c) - v(S): what the features S explain of the RSA correlation
 of two layers with c among them, less what they explain without it, cross-fitted
 (`mlem_core.measures.decomposition`). Of one layer v is the share of the variance of its ranks.
-Chance is the gain of c when its labels are permuted at its level (`mlem_core.inference.chance`).
-The word itself, and which sentence it is, would say the same permuted among words or sentences:
-these labels are permuted among stimuli.
+Chance is the gain of c when its labels are permuted among its units
+(`mlem_core.inference.permutation_null`). The word itself, the words next to it, and which sentence
+it is, would say the same permuted among these: their labels are permuted among stimuli.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from mlem_core.base.typing import FloatArray, IntArray, Layer, Layers, Report, c
 from mlem_core.data.added import NO_WORD, Candidate, candidates_of, neighbour
 from mlem_core.data.stimuli import StimulusSet, bare, group_name
 from mlem_core.inference.candidate_gains import AugmentedFit, BaselineFit, model_candidates
-from mlem_core.inference.chance import corrected_p
-from mlem_core.inference.intervals import SIGNIFICANT, check_permutations
+from mlem_core.inference.intervals import PERMUTATIONS, SIGNIFICANT, check_permutations
 from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.permutation_null import corrected_p
 from mlem_core.inference.resample import check_enough, jackknife
 from mlem_core.storage.store import Stage, Store
 
@@ -135,12 +135,12 @@ def common_share(squares: list[FloatArray], units: IntArray, kept: NDArray[np.bo
     return float((common.sum() - means) / total) if total > 0 else np.nan
 
 
-# Permutations of the labels of each candidate: p of .01 at the least; and for the mean of what
-# permuted labels gain beside other candidates.
-LABELLINGS, FEW_LABELLINGS = 99, 19
+# Permutations of the labels of each candidate; and for the mean of what permuted labels gain beside
+# other candidates.
+LABELLINGS, FEW_LABELLINGS = PERMUTATIONS, 19
 # Blocks of each kind of unit that are left out in turn.
 BLOCKS = 24
-_COLUMNS = ["candidate", "level", "gain", "lower", "upper", "label", "kind"]
+_COLUMNS = ["candidate", "unit", "gain", "lower", "upper", "label", "kind"]
 # So many candidates explain more together at most, of so many with the largest gains.
 TOGETHER, FIRST = 3, 5
 
@@ -151,7 +151,7 @@ class Rest:
 
     Attributes
     ----------
-    table : candidate, level (of the labels that are permuted), gain, lower, upper, p (corrected
+    table : candidate, unit (whose labels are permuted), gain, lower, upper, p (corrected
         over the candidates), label, kind; by gain, in units of ρ (of one layer: as a share of the
         variance of its ranks) and beyond chance
     together : candidates (", " between them), gain, lower, upper: of those with the largest gains
@@ -238,7 +238,7 @@ def _interval(row: pd.Series, name: str) -> str:
     return f"{fraction(row[name])} (95 % CI {low} to {high})"
 
 
-STAGE = Stage("what-else", 2, Rest)
+STAGE = Stage("what-else", 3, Rest)
 
 
 def explain_rest(
@@ -334,19 +334,20 @@ def rest_of(
         told(done, len(candidates))
         try:
             tried = AugmentedFit.of(pairs, stimuli, candidate, missing)
-            level, chance = tried.by_chance(base, n_permutations)
+            null = tried.by_chance(n_permutations)
         except InputError as error:
             refused.append((candidate.name, str(error).rstrip(".")))
             continue
         named = candidate.label, candidate.kind or "nominal"
-        rows.append((candidate.name, level, *base.gain(tried, chance), *named))
-        all_draws.append(chance)
+        gain = base.gain(tried, null.draws[1 : 1 + null.n_drawn])
+        rows.append((candidate.name, null.unit, *gain, *named))
+        all_draws.append(null.draws)
     table = pd.DataFrame(rows, columns=_COLUMNS)
     table.insert(5, "p", np.nan)
     if rows:
-        draws, gains = np.stack(all_draws, axis=1), table["gain"].to_numpy()
-        table["p"] = corrected_p(draws, gains, np.ones(len(rows), dtype=bool))
-        table["gain"] = gains - draws.mean(axis=0)
+        draws = np.stack(all_draws, axis=1)
+        table["p"] = corrected_p(draws, np.ones(len(rows), dtype=bool))
+        table["gain"] -= draws[1:].mean(axis=0)
     table = table.sort_values("gain", ascending=False, ignore_index=True)
     rsa = float(pairs.statistics.moments.rsa[0, -1])
     left_out = pd.DataFrame(refused, columns=["candidate", "why"])
@@ -372,7 +373,7 @@ def _together(
         for one in left.values():
             with suppress(InputError):  # it follows from those before it
                 with_it = AugmentedFit.of(pairs, stimuli, one, missing)
-                chance = with_it.by_chance(now, FEW_LABELLINGS)[1]
+                chance = with_it.by_chance(FEW_LABELLINGS).draws[1:]
                 gain, lower, _ = now.gain(with_it, chance)
                 if lower > 0:
                     tried.append((gain - chance.mean(), one.name, with_it, chance))

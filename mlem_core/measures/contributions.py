@@ -109,20 +109,14 @@ class FeatureSubset(NamedTuple):
     explained: FloatArray
 
 
-def subsets(
-    columns: PairColumns, equations: FoldEquations, without: int | None = None
-) -> Iterator[FeatureSubset]:
-    """Every set of features in one fold, each made of one with a feature less.
-
-    `without` is a feature that no set has.
-    """
+def subsets(columns: PairColumns, equations: FoldEquations) -> Iterator[FeatureSubset]:
+    """Every set of features in one fold, each made of one with a feature less."""
 
     def visit(subset: FeatureSubset) -> Iterator[FeatureSubset]:
         yield subset
         last = subset.members[-1] if subset.members else -1
         for feature in range(last + 1, len(columns.features)):
-            if feature != without:
-                yield from visit(with_feature(columns, equations, subset, feature))
+            yield from visit(with_feature(columns, equations, subset, feature))
 
     return visit(no_features(equations))
 
@@ -237,6 +231,21 @@ def weighted_subsets(
                 shares[feature] = 0.5 / orders
                 shares[direction[place + 1 : place + 2]] = -0.5 / orders
                 yield WeightedSubset(draw, subset, shares)
+
+
+def subsets_beside_one(
+    columns: PairColumns, equations: FoldEquations, feature: int
+) -> Iterator[WeightedSubset]:
+    """Sets of features in one fold, for the Shapley value of a feature beside the others as one."""
+    empty = others = no_features(equations)
+    for other in range(len(columns.features)):
+        if other != feature:
+            others = with_feature(columns, equations, others, other)
+    share = np.zeros(len(columns.features))
+    share[feature] = 0.5
+    yield WeightedSubset(0, others, -share)
+    for subset in (empty, others):
+        yield WeightedSubset(0, with_feature(columns, equations, subset, feature), share)
 
 
 def shapley_coefficients(

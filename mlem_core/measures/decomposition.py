@@ -30,8 +30,26 @@ from mlem_core.measures.similarity import average_ranks, pairs_of_layers, tau_by
 from mlem_core.pairs.moments import PairMoments
 
 UNEXPLAINED = "unexplained"
-# What any labels of words (items, sentences) contribute, see `mlem_core.inference.chance`.
-IDENTITIES = ("word identity", "item identity", "sentence identity", "group identity")
+IDENTITY = " identity"
+
+
+def is_identity(terms: pd.DataFrame) -> pd.Series[bool]:
+    """Whether each term is what permuted labels of a unit contribute, as "word identity" of words.
+
+    Parameters
+    ----------
+    terms : term, and unit where chance is known, see `mlem_core.inference.chance`
+    """
+    if "unit" not in terms:
+        return pd.Series(False, index=terms.index)
+    return terms["term"] == terms["unit"] + IDENTITY
+
+
+def in_order(terms: pd.DataFrame) -> pd.DataFrame:
+    """Terms by size, the largest first; identities and what is unexplained come last."""
+    last = is_identity(terms) + 2 * (terms["term"] == UNEXPLAINED)
+    keys = pd.DataFrame({"last": last, "size": -terms["value"].abs()})
+    return terms.loc[keys.sort_values(["last", "size"], kind="stable").index]
 
 
 @dataclass(frozen=True)
@@ -45,6 +63,7 @@ class Decomposition:
     error : None where exact, or the standard errors of `terms` from sampling orders of features
     chance, p : of the terms, where they are beyond chance, see `mlem_core.inference.chance`; the
         features then have identities among them
+    units : (n_features,) those whose labels were permuted, of an identity its own; else ()
     """
 
     features: tuple[str, ...]
@@ -54,6 +73,7 @@ class Decomposition:
     error: FloatArray | None = None
     chance: FloatArray | None = None
     p: FloatArray | None = None
+    units: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -66,11 +86,14 @@ class Decomposition:
         return np.concatenate((self.terms, self.unexplained[None]))
 
     def pair(self, a: int, b: int) -> pd.DataFrame:
-        """The terms of two layers, by position: term, value (error where sampled; chance, p)."""
+        """The terms of two layers, by position.
+
+        Returns term, value; error where sampled; chance, p and unit where they are known.
+        """
         terms = pd.DataFrame({"term": self.names, "value": self.values[:, a, b]})
         for name, beside in self._beside.items():
             terms[name] = [*beside[:, a, b], np.nan]
-        return terms
+        return terms.assign(unit=[*self.units, ""]) if self.units else terms
 
     @property
     def _beside(self) -> dict[str, FloatArray]:
@@ -91,8 +114,8 @@ class Decomposition:
     def table(self, layers: Sequence[Layer]) -> pd.DataFrame:
         """All terms of every two different layers, a row a term.
 
-        Returns model_a, layer_a, model_b, layer_b, term, value, rsa; chance and p where they are
-        known.
+        Returns model_a, layer_a, model_b, layer_b, term, value, rsa; chance, p and unit where they
+        are known.
         """
         a, b = np.triu_indices(len(layers), 1)
         n, pairs = len(self.names), pairs_of_layers(layers)
@@ -104,6 +127,8 @@ class Decomposition:
             if name != "error":
                 square = np.concatenate((beside, np.full((1, *self.rsa.shape), np.nan)))
                 frame[name] = square[:, a, b].T.ravel()
+        if self.units:
+            frame["unit"] = np.tile(np.array([*self.units, ""], dtype=object), len(a))
         return frame
 
     def summary(self, layers: Sequence[Layer]) -> pd.DataFrame:

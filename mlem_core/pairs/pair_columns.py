@@ -237,25 +237,26 @@ class PairColumns:
         assert columns.basis.shape[1] == len(basis), "values that no stimulus has any more"
         return ChosenColumns(columns, numbers, basis)
 
-    def with_values_of(self, givers: IntArray, feature: int) -> PairColumns:
-        """Columns where each stimulus has the value of another, of one feature alone.
+    def with_values_of(self, givers: IntArray, features: Sequence[int]) -> PairColumns:
+        """Columns where each stimulus has the values of another, of some features alone.
 
         Parameters
         ----------
         givers : (n_stimuli,) the stimulus whose value each has
-        feature : by number
+        features : by number
         """
         basis, distances = self.basis.copy(), list(self.distances)
-        of_feature = self.basis_feature == feature
-        basis[:, of_feature] = basis[givers][:, of_feature]
-        distances[feature] = distances[feature].of_stimuli(givers)
-        pairwise = {number: self.pairwise_of(number, givers, feature) for number in self.pairwise}
+        of_features = np.isin(self.basis_feature, features)
+        basis[:, of_features] = basis[givers][:, of_features]
+        for feature in features:
+            distances[feature] = distances[feature].of_stimuli(givers)
+        pairwise = {number: self.pairwise_of(number, givers, features) for number in self.pairwise}
         return replace(self, basis=basis, distances=tuple(distances), pairwise=pairwise)
 
-    def pairwise_of(self, number: int, givers: IntArray, feature: int) -> PairwiseColumn:
+    def pairwise_of(self, number: int, givers: IntArray, features: Sequence[int]) -> PairwiseColumn:
         """A column that is no sum of products, see `with_values_of`."""
-        first = bool(self.first_feature[number] == feature)
-        second = bool(self.second_feature[number] == feature)
+        first = int(self.first_feature[number]) in features
+        second = int(self.second_feature[number]) in features
         return self.pairwise[number].with_values_of(givers, first=first, second=second)
 
     @property

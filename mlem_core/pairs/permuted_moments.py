@@ -1,9 +1,9 @@
-"""Moments of the columns of one feature when its values are permuted over the stimuli.
+"""Moments of the columns of features whose values are permuted over the stimuli.
 
-Permuted labels change the columns of one feature alone. Their moments with each other and with the
-columns of the other features follow from sums over stimuli, those with targets from X = R φ with
-the permuted columns φ of the basis of all permutations side by side, block by block. Columns that
-are no sums of products are computed pair by pair for each permutation.
+Permuted labels change the columns of these features alone, mostly of one. Their moments with each
+other and with the columns of the other features follow from sums over stimuli, those with targets
+from X = R φ with the permuted columns φ of the basis of all permutations side by side, block by
+block. Columns that are no sums of products are computed pair by pair for each permutation.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ MANY_VALUES = 24
 
 @dataclass(frozen=True)
 class PermutedFeature:
-    """The columns of one feature with its values permuted, those of the others as they are.
+    """The columns of features with their values permuted together, those of the others as they are.
 
     Attributes
     ----------
     columns : of the pairs
-    feature : by number
-    givers : (n_permutations, n_stimuli) the stimulus whose value of the feature each has
+    features : that are permuted, by number
+    givers : (n_permutations, n_stimuli) the stimulus whose values of these each has
     block : (n_stimuli,) block of each stimulus
     """
 
     columns: PairColumns
-    feature: int
+    features: tuple[int, ...]
     givers: IntArray
     block: IntArray
 
@@ -52,20 +52,20 @@ class PermutedFeature:
 
     @cached_property
     def numbers(self) -> IntArray:
-        """(n_columns,) numbers of the feature's columns, its products with others included."""
+        """(n_columns,) numbers of the features' columns, products with others included."""
         first, second = self.columns.first_feature, self.columns.second_feature
-        return np.flatnonzero((first == self.feature) | (second == self.feature))
+        return np.flatnonzero(np.isin(first, self.features) | np.isin(second, self.features))
 
     @cached_property
     def alone(self) -> ChosenColumns:
-        """The columns of the feature, without its products with others."""
-        return self.columns.of_features([self.feature])
+        """The columns of the features, without products with others."""
+        return self.columns.of_features(self.features)
 
     @cached_property
     def others(self) -> ChosenColumns:
         """The columns of the other features."""
         n_features = len(self.columns.features)
-        return self.columns.of_features([f for f in range(n_features) if f != self.feature])
+        return self.columns.of_features([f for f in range(n_features) if f not in self.features])
 
     @cached_property
     def pairwise(self) -> IntArray:
@@ -90,7 +90,7 @@ class PermutedFeature:
     def pairwise_columns(self, permutation: int) -> list[PairwiseColumn]:
         """Its columns that are no sums of products under a permutation."""
         numbers, givers = self.numbers[self.pairwise].tolist(), self.givers[permutation]
-        return [self.columns.pairwise_of(number, givers, self.feature) for number in numbers]
+        return [self.columns.pairwise_of(number, givers, self.features) for number in numbers]
 
     def target_sums(self, sets: NDArray[np.bool_], targets: Sequence[Target]) -> TargetSums:
         """Sums of products with targets over the pairs inside sets of blocks (n_sets, n_blocks)."""
@@ -132,7 +132,7 @@ class PermutedFeature:
             both[others[:, None], pairwise] = with_pairwise[self.pairwise].swapaxes(0, 1)
             both[pairwise[:, None], pairwise] = gram[:, self.pairwise]
             of_pairwise[pairwise] = totals
-            relabelled = columns.with_values_of(givers, self.feature)
+            relabelled = columns.with_values_of(givers, self.features)
             of_blocks = [relabelled.basis[self.block == block] for block in range(n_blocks)]
             yield replace(
                 moments,
@@ -249,7 +249,7 @@ class PermutedFeature:
         sums = np.empty((len(self.givers), 1 + len(targets), len(self.numbers)))
         weights = np.concatenate((np.ones((1, len(first))), targets))
         for permutation, givers in enumerate(self.givers):
-            columns = self.columns.with_values_of(givers, self.feature)
+            columns = self.columns.with_values_of(givers, self.features)
             sums[permutation] = weights @ columns.of_pairs(first, second)[:, self.numbers]
         return sums[:, 0], sums[:, 1:]
 

@@ -17,7 +17,6 @@ from mlem_core.analysis.results import Results
 from mlem_core.base.labels import Names
 from mlem_core.base.text import as_markdown, listed, many, span
 from mlem_core.data.columns import GIVEN
-from mlem_core.data.levels import level_of
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.estimators.registry import ESTIMATORS, estimator_named
 from mlem_core.estimators.ridge_solver import ALPHAS
@@ -184,12 +183,11 @@ def uncertainty(shown: FigureContext) -> str:
         )
         said.append(f"The two layers in detail, {listed(why.called)}, were {chosen}.")
         if "chance" in why.terms:
-            each = [
-                f"{why.names.feature(f)} ({level_of(stimuli, f)})" for f in why.features["term"]
-            ]
+            of_units = zip(why.features["term"], why.features["unit"], strict=True)
+            each = [f"{why.names.feature(name)} ({unit})" for name, unit in of_units]
             over = Units.of(stimuli).over
             said.append(f"Their 95 % CI are over {over}, {why.how}.")
-            said.append(f"Features and their levels: {listed(each)}.")
+            said.append(f"Labels of features were permuted among units: {listed(each)}.")
     if bounds is not None and shown.score_tests is not None:
         units = bounds.units
         n = [many(units.n_sentences, units.group), many(units.n_items, units.item)]

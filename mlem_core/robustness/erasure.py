@@ -269,7 +269,7 @@ def _made(asked: _Asked, store: Store, report: Report) -> Erasure:
     of = f"{many(len(runs.shown), own.level)} of {len(own):,}"
     notes += noted + [
         f"Measured on {of}, erased by {many(rank, 'direction')}; controls: {DRAWS} permutations of "
-        f"the labels among {way.level}s, {SUBSPACES} random subspaces"
+        f"the labels among {way.unit}s, {SUBSPACES} random subspaces"
         + (f", and {NAMES.feature(beside)}" if beside else "")
         + ".",
         OUTSIDE,
@@ -329,7 +329,7 @@ def _exchange(stimuli: StimulusSet, folds: IntArray, feature: str) -> tuple[Exch
     if able:
         return able[-1], []
     return ways[0], [
-        f"Few {ways[0].level}s can change their labels of {feature}, so that the controls by "
+        f"Few {ways[0].unit}s can change their labels of {feature}, so that the controls by "
         "permuted labels have much of the feature itself."
     ]
 

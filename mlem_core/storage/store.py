@@ -212,28 +212,27 @@ class Packed(NamedTuple):
     """Form of an array in its file, as the annotation of its field; it is read as float64.
 
     dtype : of its numbers in the file
-    diagonal : what is on the diagonals of symmetric arrays (..., n, n), whose upper
-        triangles are kept; None for any other array
+    symmetric : whether arrays (..., n, n) are, whose upper triangles are kept
     """
 
     dtype: type[np.floating] = np.float64
-    diagonal: float | None = None
+    symmetric: bool = False
 
     def packed(self, array: NDArray[Any]) -> NDArray[Any]:
         """Array as the file holds it."""
-        if self.diagonal is not None:
-            rows, columns = np.triu_indices(array.shape[-1], 1)
+        if self.symmetric:
+            rows, columns = np.triu_indices(array.shape[-1])
             array = array[..., rows, columns]
         return array.astype(self.dtype)
 
     def unpacked(self, kept: NDArray[Any]) -> NDArray[Any]:
         """The array of what is in the file."""
         array = kept.astype(np.float64)
-        if self.diagonal is None:
+        if not self.symmetric:
             return array
-        n = (1 + round((1 + 8 * array.shape[-1]) ** 0.5)) // 2
-        rows, columns = np.triu_indices(n, 1)
-        square = np.full((*array.shape[:-1], n, n), self.diagonal)
+        n = (round((1 + 8 * array.shape[-1]) ** 0.5) - 1) // 2
+        rows, columns = np.triu_indices(n)
+        square = np.empty((*array.shape[:-1], n, n))
         square[..., rows, columns] = square[..., columns, rows] = array
         return square
 

@@ -24,7 +24,7 @@ from mlem_core.figures.context import FigureContext
 from mlem_core.figures.stimulus_maps import points_of
 from mlem_core.inference.pair_contributions import kept_at, pair_contributions
 from mlem_core.inference.what_else import Rest
-from mlem_core.measures.decomposition import IDENTITIES, UNEXPLAINED
+from mlem_core.measures.decomposition import UNEXPLAINED, is_identity
 from mlem_core.report.page import script, style
 from mlem_core.tasks.access import view_only
 from mlem_core.tasks.followups import Followup
@@ -209,7 +209,7 @@ def _pairs(view: View) -> None:
     shown, (a, b) = view.shown(), view.pair
     terms = shown.why.terms
     # No pair is behind what any labels contribute.
-    own = terms[~terms["term"].isin(IDENTITIES)]
+    own = terms[~is_identity(terms)]
     terms = own.loc[own["value"].abs().sort_values(ascending=False).index, "term"]
     first, second = st.columns(2, vertical_alignment="bottom")
     largest = next(term for term in terms if term != UNEXPLAINED)

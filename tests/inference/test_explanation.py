@@ -25,7 +25,7 @@ def test_two_layers_of_an_analysis_are_explained(planted):
     expected = spearmanr(*squared).statistic
     assert found.value == pytest.approx(expected, abs=1e-9)
     assert found.terms["value"].sum() == pytest.approx(expected, abs=1e-9)
-    assert list(found.terms.columns) == ["term", "value", "lower", "upper", "chance", "p"]
+    assert list(found.terms.columns) == ["term", "value", "lower", "upper", "chance", "p", "unit"]
     for table in (found.terms, found.whole):
         assert (table["lower"] <= table["value"]).all() and (table["value"] <= table["upper"]).all()
     colour = found.terms.set_index("term").loc["colour"]
@@ -50,7 +50,7 @@ def test_the_command_line_prints_and_writes_them(planted, name, tmp_path, capsys
     assert found.sentence in capsys.readouterr().out
     np.testing.assert_allclose(pd.read_csv(out)["value"], found.terms["value"])
     assert main([*command, "--bootstrap", "30"]) == 0
-    assert list(pd.read_csv(out)) == ["term", "value", "lower", "upper", "chance", "p"]
+    assert list(pd.read_csv(out)) == ["term", "value", "lower", "upper", "chance", "p", "unit"]
 
 
 def test_an_analysis_is_written_with_intervals(planted, tmp_path, monkeypatch, capsys):

@@ -1,6 +1,7 @@
 """Labels that are permuted, of scores and of features at their level: the explicit way, planted."""
 
 from dataclasses import replace
+from functools import partial
 
 import explicit
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from inputs import in_files, layer_pairs, over_both, refused
 
 from mlem_core import RidgeMLEM, Store, from_frame, run
-from mlem_core.data.levels import exchanges
+from mlem_core.data.levels import exchanges, stimulus_exchange
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference import chance
 from mlem_core.inference.explanation import best_known, explain
@@ -22,6 +23,7 @@ from mlem_core.inference.importance_chance import (
 )
 from mlem_core.inference.layer_intervals import chance_of_layers, known_layer_chance
 from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.permutation_null import corrected_p, permutation_null
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.measures.importance import permutation_importance
 
@@ -141,29 +143,71 @@ def test_scores_by_chance_are_those_of_estimators_that_are_fitted_to_single_pair
 def test_chance_is_that_of_features_that_were_permuted():
     stimuli, layers, pairs, features = in_sentences(0, 20, 14)
     found = chance.chance_at_level(pairs, stimuli, 3, seed=4)
-    assert found.levels == ("word", "word", "sentence", "stimulus")
+    assert found.units == ("word", "word", "sentence", "stimulus")
     rng = np.random.default_rng(4)
     for f, name in enumerate(features.columns):
         (exchange,) = exchanges(stimuli, pairs.folds, name)
-        givers = exchange.draw(3, rng)
         if exchange.moved(stimuli.values(name)) < 0.9:
-            assert not found.known[f] and np.isnan(found.p(np.ones((4, 2, 2)))[f]).all()
+            assert not found.known[f] and np.isnan(found.p[f]).all()
             continue
+        givers = np.concatenate((np.arange(len(features))[None], exchange.draw(3, rng)))
         for draw, row in zip(found.draws[:, f], givers, strict=True):
             permuted = features.assign(**{name: features[name].to_numpy()[row]})
-            anew = layer_pairs(permuted, layers, pairs.groups, pairs.folds)
-            expected = decompose(anew.statistics.moments).terms[f]
+            anew = layer_pairs(permuted, layers, pairs.groups, pairs.folds).statistics.moments
+            expected = explicit.beside_one(anew, [f])
             np.testing.assert_allclose(draw, expected, atol=1e-9)
 
 
-def test_progress_of_permutations_goes_up_to_all_of_them(monkeypatch):
+def test_drawing_ends_early_where_p_is_clearly_large():
+    values, ways = np.repeat([0.0, 1.0], 30), (stimulus_exchange(np.zeros(60, dtype=int)),)
+    n_calls = []
+
+    def statistic(givers, effect):
+        n_calls.append(len(givers))
+        moved = (givers != np.arange(60)).any(axis=1)
+        return np.random.default_rng(len(n_calls)).standard_normal(len(givers)) + effect * ~moved
+
+    for effect, n_drawn in ((0.0, 39), (9.0, 199)):
+        n_calls.clear()
+        of_effect = partial(statistic, effect=effect)
+        null = permutation_null(ways, values, of_effect, 199, np.random.default_rng(0), of_effect)
+        assert null.n_drawn == n_drawn and sum(n_calls) == 1 + n_drawn
+        assert null.draws.shape == (200,) and null.unit == "stimulus" and not null.unknown
+        np.testing.assert_array_equal(null.draws[1:40], null.draws[40:79]) if not effect else None
+        p = corrected_p(null.draws[:, None], np.array([True]))
+        assert p[0] == 0.005 if effect else p[0] > 0.2
+
+
+def test_a_unit_with_few_labellings_gives_no_p():
+    words = np.random.default_rng(0).choice(np.array(list("stuvwxyz")), (20, 3))
+    sentences = [f"{' '.join(row)} {n}" for n, row in enumerate(words) for _ in range(3)]
+    frame = pd.DataFrame({"sentence": sentences})
+    frame["word_index"] = np.tile([0, 1, 2], 20)
+    frame["place"] = np.tile(list("abc"), 20)
+    stimuli = from_frame(frame, "words")
+    layers = [np.random.default_rng(seed).standard_normal((60, 3)) for seed in (0, 1)]
+    pairs = layer_pairs(frame[["place"]], layers, stimuli.groups, stimuli.groups % 3)
+    found = chance.chance_at_level(pairs, stimuli, 20)
+    assert found.units == ("place",) and not found.known[0] and np.isnan(found.p).all()
+    assert "place (6 different labellings of the places, where 20 are needed)" in found.notes[0]
+
+
+def test_the_true_labels_are_treated_as_the_permuted_ones_are():
+    """The level of the maximum of exchangeable columns, skewed ones too, is that of the test."""
+    for n_columns, skewed in ((8, False), (20, False), (20, True)):
+        rng = np.random.default_rng(0)
+        draws = rng.standard_normal((20, n_columns, 4000))
+        p = corrected_p(np.exp(2 * draws) if skewed else draws, np.ones(n_columns, dtype=bool))
+        # The largest of 20 rows is the first one in 1 of 20 data sets.
+        assert np.mean(p.min(axis=0) <= 0.05) == pytest.approx(0.05, abs=0.011)
+
+
+def test_progress_of_permutations_goes_up_to_all_of_them():
     stimuli, _, pairs, _ = in_sentences(1, 40, 30)
-    monkeypatch.setattr(chance, "AT_ONCE", 2)
     told = []
     chance.chance_at_level(pairs, stimuli, 10, progress=lambda *done: told.append(done))
-    n_ways = sum(len(exchanges(stimuli, pairs.folds, f)) for f in pairs.statistics.features)
-    assert [done for done, _ in told] == sorted(done for done, _ in told) and len(told) > 10
-    assert told[-1] == (10 * n_ways, 10 * n_ways)
+    n = len(pairs.statistics.features)
+    assert told == [(10 * done, 10 * n) for done in range(1, n + 1)]
 
 
 def test_contributions_beyond_chance_and_identities_add_up():
@@ -200,8 +244,9 @@ def test_contributions_to_all_layers_are_beyond_chance(tmp_path):
     both = [("m", 1), ("m", 4)]
     kept = known_layer_chance(analysis, store, analysis.select(layers=both))
     alone = chance.chance_at_level(LayerPairs.of(analysis, both, store), analysis.stimuli)
-    np.testing.assert_allclose(kept.draws, alone.draws, atol=1e-6)
-    p = [kept.p(split.terms[:, [1, 4]][..., [1, 4]])[:, 0, 1], kept.beyond(split.pair(1, 4))["p"]]
+    n_drawn = 1 + int(alone.n_drawn.min())
+    np.testing.assert_allclose(kept.draws[:n_drawn], alone.draws[:n_drawn], atol=1e-6)
+    p = [kept.p[:, 0, 1], kept.beyond(split.pair(1, 4))["p"]]
     np.testing.assert_allclose(p[0], p[1][:3])
     found = known_layer_chance(analysis, store, analysis.select())
     why = best_known(explain(analysis, *both), analysis, analysis.select(), store, chance=found)
@@ -216,7 +261,7 @@ def test_noise_of_words_is_not_named_and_a_planted_feature_is(planted):
         stimuli, _, pairs, _ = in_sentences(seed, planted=planted)
         raw = terms_of(pairs)["value"].to_numpy()
         found = chance.chance_at_level(pairs, stimuli, 39, seed)
-        named.append(found.p(raw[:-1, None, None])[:, 0, 1] < 0.05)
+        named.append(found.p[:, 0, 1] < 0.05)
         excess.append(raw[:-1] - found.mean[:, 0, 1])
     named, excess = np.array(named), np.array(excess)
     # In 5 of 100 data sets a feature that means nothing; in 15 rarely more than 3.
@@ -231,7 +276,7 @@ def test_permuting_leaves_the_other_features_as_they_are():
     stimuli = from_frame(features.assign(sentence=[f"s {n}" for n in range(60)]), "words")
     pairs = layer_pairs(features, layers, np.arange(60), np.arange(60) % 3)
     found = chance.chance_at_level(pairs, stimuli, 30)
-    assert set(found.levels) == {"stimulus"} and found.known.all() and not found.notes
+    assert set(found.units) == {"stimulus"} and found.known.all() and not found.notes
     p = found.beyond(terms_of(pairs)).set_index("term")["p"]
     assert p["kind"] < 0.05 < p["gender"]
 
@@ -259,7 +304,7 @@ def test_importances_by_chance_are_those_of_models_fitted_anew(tmp_path):
         drop = permutation_importance(anew.tests, model.refit(anew, held)).drop
         drawn.append(drop.mean(axis=1)[0, f])
     row = found[(found["layer"] == 1) & (found["feature"] == "noise")].iloc[0]
-    assert row["level"] == "word" and row["chance"] == pytest.approx(np.mean(drawn), abs=1e-6)
+    assert row["unit"] == "word" and row["chance"] == pytest.approx(np.mean(drawn), abs=1e-6)
     with refused("at least 20"):
         importances_by_chance(analysis, store, n_permutations=3)
 

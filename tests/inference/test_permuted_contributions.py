@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from explicit import random_features, random_folds, random_layer
+from explicit import beside_one, random_features, random_folds, random_layer
 from inputs import for_each
 from made_moments import made_up, moments_of, moments_of_columns
 
@@ -29,20 +29,22 @@ def givers_of(n, n_permutations=3, seed=0):
     )
 
 
-def anew(columns, layers, folds, feature, givers, items=None, **more):
-    """Contributions of a feature from columns that are made of its permuted values."""
-    found = []
+def anew(columns, layers, folds, features, givers, items=None, **more):
+    """Contributions of features as one beside the others, of columns of their permuted values."""
+    terms = []
     for row in givers:
-        permuted = list(columns)
-        permuted[feature] = replace(columns[feature], values=columns[feature].values[row])
+        permuted = [
+            replace(column, values=column.values[row]) if number in features else column
+            for number, column in enumerate(columns)
+        ]
         made = moments_of_columns(PairColumns.of(permuted, **more), layers, folds, items)
-        found.append(decompose(made.moments).terms[feature])
-    return np.stack(found)
+        terms.append(beside_one(made.moments, features))
+    return np.stack(terms)
 
 
-def permuted_terms(made, feature, givers, most_work=np.inf):
+def permuted_terms(made, features, givers):
     ranks = [pair_ranks(own) for own in made.distances]
-    return PermutedContributions.of(made.moments, ranks, most_work).of_feature(feature, givers)
+    return PermutedContributions.of(made.moments, ranks).of_features(features, givers)
 
 
 ITEMS = np.arange(N) % 23
@@ -57,14 +59,14 @@ ITEMS = np.arange(N) % 23
     (("kind",), {"items": ITEMS}),
     ((), {"items": ITEMS, "interactions": True}),
 )
-@for_each("feature", 0, 1, 2, 3)
-def test_permuted_features_contribute_what_columns_made_anew_do(by_value, more, feature):
+@for_each("permuted", (0,), (1,), (2,), (3,), (0, 2))
+def test_permuted_features_contribute_what_columns_made_anew_do(by_value, more, permuted):
     features, folds, givers = random_features(N), random_folds(N), givers_of(N)
     layers = [random_layer(features, seed) for seed in (1, 2, 3)]
     columns = feature_columns(features, resolved=by_value)
     made = moments_of(features, layers, folds, by_value=by_value, **more)
-    found = permuted_terms(made, feature, givers)
-    expected = anew(columns, layers, folds, feature, givers, **more)
+    found = permuted_terms(made, permuted, givers)
+    expected = anew(columns, layers, folds, permuted, givers, **more)
     np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
@@ -81,10 +83,10 @@ def test_moments_of_permuted_features_are_those_of_columns_made_anew(by_value, m
     layers = [random_layer(features, seed) for seed in (1, 2)]
     made = moments_of(features, layers, folds, by_value=by_value, **more)
     moments = made.moments
-    permuted = PermutedFeature(moments.columns, feature, givers, moments.block)
+    permuted = PermutedFeature(moments.columns, (feature,), givers, moments.block)
     targets = [*made.distances, *map(pair_ranks, made.distances)]
     for row, of_row in zip(givers, permuted.moments(moments, targets), strict=True):
-        columns = moments.columns.with_values_of(row, feature)
+        columns = moments.columns.with_values_of(row, [feature])
         anew = moments_of_columns(columns, layers, folds, more.get("items")).moments
         for fold in range(5):
             for blocks in (anew.training(fold), anew.training(fold, 0)):
@@ -114,12 +116,12 @@ def test_features_given_by_distances_are_permuted_too(feature, alone):
     folds, givers = rng.integers(-3, 3, N), givers_of(N)
     layers = [random_layer(features, seed) for seed in (1, 2)]
     made = moments_of_columns(PairColumns.of(columns), layers, folds)
-    found = permuted_terms(made, feature, givers)
-    expected = anew(columns, layers, folds, feature, givers)
+    found = permuted_terms(made, [feature], givers)
+    expected = anew(columns, layers, folds, [feature], givers)
     np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
-def test_two_sets_of_the_others_say_nearly_what_all_say():
+def test_the_others_as_one_leave_nearly_what_each_of_them_leaves():
     """Two features that go together; a third, of words, that layers know; all labels of words."""
     n, n_words, rng = 300, 60, np.random.default_rng(0)
     word = rng.integers(n_words, size=n)
@@ -138,15 +140,33 @@ def test_two_sets_of_the_others_say_nearly_what_all_say():
     made = moments_of(features, layers, folds, by_value=("kind", "near kind"))
     _, first = np.unique(word, return_index=True)
     givers = np.stack([first[rng.permutation(n_words)][word] for _ in range(40)])
-    exact, two_sets = (permuted_terms(made, 0, givers, work)[:, 0, 1] for work in (np.inf, 0))
+    of_speech = feature_columns(features, resolved=("kind", "near kind"))
+    exact = []
+    for row in givers:
+        permuted = [replace(of_speech[0], values=of_speech[0].values[row]), *of_speech[1:]]
+        again = moments_of_columns(PairColumns.of(permuted), layers, folds)
+        exact.append(decompose(again.moments).terms[0, 0, 1])
+    as_one = permuted_terms(made, [0], givers)[:, 0, 1]
     # Labels of words say which word it is.
-    assert exact.mean() > 5 * exact.std() / np.sqrt(len(exact))
-    np.testing.assert_allclose(two_sets, exact, atol=0.03 * exact.std() + 1e-9)
+    assert np.mean(exact) > 5 * np.std(exact) / np.sqrt(len(exact))
+    np.testing.assert_allclose(as_one, exact, atol=0.03 * np.std(exact) + 1e-9)
 
 
 def test_many_permutations_are_taken_a_few_at_a_time(monkeypatch):
     made, givers = made_up(by_value=("kind",)), givers_of(N, 7)
-    at_once = permuted_terms(made, 0, givers)
+    at_once = permuted_terms(made, [0], givers)
     monkeypatch.setattr(permuted_contributions, "CHUNK", 1)
     monkeypatch.setattr(permuted_moments, "TILE", 1)
-    np.testing.assert_allclose(permuted_terms(made, 0, givers), at_once, atol=1e-12)
+    np.testing.assert_allclose(permuted_terms(made, [0], givers), at_once, atol=1e-12)
+
+
+def test_a_further_feature_contributes_what_it_does_among_the_columns():
+    features, folds, givers = random_features(N), random_folds(N), givers_of(N)
+    layers = [random_layer(features, seed) for seed in (1, 2)]
+    made = moments_of(features, layers, folds, by_value=("kind",))
+    number = FeatureColumn("number", "ordered", np.random.default_rng(3).random(N))
+    permuted = PermutedContributions.of(made.moments, [pair_ranks(own) for own in made.distances])
+    contributions = permuted.with_feature(number, "ignore").of_features([4], givers)
+    columns = [*feature_columns(features, resolved=("kind",)), number]
+    expected = anew(columns, layers, folds, [4], givers)
+    np.testing.assert_allclose(contributions, expected, atol=1e-9)

@@ -26,6 +26,7 @@ def two_layers(rest, bounds=False, chance=None, **values):
     if chance is not None:
         chance = [*chance, np.nan]
         terms = terms.assign(chance=chance, p=np.where(terms["value"] > chance, 0.01, 0.5))
+        terms["unit"] = ["word" if "identity" in term else "" for term in terms["term"]]
     return Explanation((("one", 3), ("two", 20)), terms, whole)
 
 
@@ -34,6 +35,10 @@ LESS = two_layers(-0.06, bounds=True, pos=0.2, tense=0.001, length=0.002)
 SURE = two_layers(0.06, bounds=True, chance=[0, 0, 0], pos=0.2, place=0.1, length=-0.05)
 WORD = {"word identity": 0.1}
 OF_WORDS = two_layers(0.06, bounds=True, chance=[0, 0, np.nan], pos=0.2, place=0.1, **WORD)
+CONTROLS = pd.DataFrame(
+    {"unit": ["word", "place"], "random_number": [0.03, 0.15], "together": [0.16, np.nan]}
+)
+WITH_CONTROLS = replace(two_layers(0.06, chance=[0, np.nan], pos=0.1, **WORD), controls=CONTROLS)
 TESTED = two_layers(0.06, bounds=True, chance=[0.21, 0.03, 0.03], place=0.2, pos=0.1, length=-0.05)
 BY_CHANCE = two_layers(
     0.06, bounds=True, chance=[0.21, 0.11, 0.03], place=0.2, pos=0.1, length=-0.05
@@ -70,7 +75,10 @@ PARTS = [
     (TESTED.headline, "Pos accounts for 32 % (29 % to 39 %), two other features for 48 %; 19 %"),
     (BY_CHANCE.headline, "No feature accounts for more than chance gives; 19 % (16 % to"),
     (OF_WORDS.headline, "one other feature for 22 %, word identity for 22 %; 13 % (11 % to"),
-    (OF_WORDS.sentence, "Any labels of these words would contribute .100 [.090, .120]"),
+    (OF_WORDS.sentence, "Permuted among words, one feature at a time, labels contribute .100"),
+    (WITH_CONTROLS.sentence, "would contribute .160 (all features of the word permuted together)"),
+    (WITH_CONTROLS.sentence, " and .150 (a random number for each place)."),
+    (WITH_CONTROLS.headline, "No feature accounts for more than chance gives; 23 %"),
     (BY_CHANCE.sentence, "Permuted labels contribute as much for place and pos."),
     (two_layers(0.04, bounds=True, pos=0.05).headline, "are hardly similar (RSA .09)."),
 ]

@@ -75,7 +75,7 @@ def test_gains_are_those_of_explicit_pairs(kind):
     # Permuted: the columns of other labels in their place, less what the features explain.
     givers = np.stack([np.arange(n), rng.permutation(n)])
     permuted = PermutedContributions.of(moments, fit.pairs.ranks, beyond_all=True)
-    draws = permuted.of_feature(1, givers)[:, 0, -1]
+    draws = permuted.of_features([1], givers)[:, 0, -1]
     features = stimuli.table[["kind"]]
     for draw, row in zip(draws, givers, strict=True):
         columns = features.assign(c=np.array(other)[row])
@@ -113,7 +113,7 @@ def test_a_planted_column_comes_first_in_python_and_on_the_command_line(
     store = Store()
     found = explain_rest(run(spec, store), "m:0,m:1", store, n_permutations=39)
     first = found.table.iloc[0]
-    assert (first["candidate"], first["level"], first["p"]) == ("_hidden", "stimulus", 0.025)
+    assert (first["candidate"], first["unit"], first["p"]) == ("_hidden", "stimulus", 0.025)
     assert first["lower"] > 0.1 and list(found.table)[2:6] == ["gain", "lower", "upper", "p"]
     assert (found.table["p"].iloc[1:] > 0.05).sum() >= len(found.table) - 2
     assert "_one was left out: it has the same value for all stimuli." in found.notes

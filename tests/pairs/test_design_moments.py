@@ -81,7 +81,7 @@ def test_columns_with_the_values_of_other_stimuli_are_looked_up_as_such(more):
     columns, rng = columns_of(**more), np.random.default_rng(0)
     givers = rng.permutation(N)
     first, second = np.triu_indices(N, 1)
-    permuted = columns.with_values_of(givers, 0)
+    permuted = columns.with_values_of(givers, [0])
     changed = (columns.first_feature == 0) | (columns.second_feature == 0)
     values = permuted.of_pairs(first, second)
     np.testing.assert_array_equal(values[:, ~changed], columns.of_pairs(first, second)[:, ~changed])

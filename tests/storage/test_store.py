@@ -98,7 +98,7 @@ def test_the_key_depends_on_everything_named_and_on_no_order(tmp_path):
 
 
 class Part(NamedTuple):
-    square: Annotated[FloatArray, Packed(np.float32, diagonal=1.0)]
+    square: Annotated[FloatArray, Packed(np.float32, symmetric=True)]
     n: int
 
 

@@ -69,11 +69,16 @@ class Token:
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence: `tokens` in order, `text` its written words separated by single spaces."""
+    """A sentence: `tokens` in order, `text` its written words separated by single spaces.
+
+    `document` is what the comment `newdoc` calls the document, its number where that has no name,
+    and "" in a file without such comments.
+    """
 
     text: str
     tokens: tuple[Token, ...]
     name: str
+    document: str = ""
 
     @property
     def has_tree(self) -> bool:
@@ -147,8 +152,9 @@ def read_sentences(sources: Sequence[Source], encoding: str | None = None) -> Tr
         of_file = f"{file.removesuffix('.conllu')}:" if len(sources) > 1 else ""
         n = 0
         try:
-            for sent_id, lines in _blocks(text):
-                _take(bank, lines, of_file + (sent_id or str(n + 1)), seen)
+            for sent_id, document, lines in _blocks(text):
+                name = of_file + (sent_id or str(n + 1))
+                _take(bank, lines, name, document and of_file + document, seen)
                 n += 1
         except _NoConllu as error:
             raise InputError(
@@ -182,15 +188,18 @@ class _Line:
         return _NoConllu(f"line {self.number:,} has {what}")
 
 
-def _blocks(text: str) -> Iterator[tuple[str, list[_Line]]]:
-    """The comment `sent_id` of each sentence, "" for none, and its lines."""
-    name, lines = "", list[_Line]()
+def _blocks(text: str) -> Iterator[tuple[str, str, list[_Line]]]:
+    """The comment `sent_id` of each sentence, "" for none, its document, and its lines."""
+    name, document, n_documents, lines = "", "", 0, list[_Line]()
     for number, line in enumerate(chain(io.StringIO(text, newline=None), [""]), start=1):
         if line.startswith("#"):
             key, _, value = (text.strip() for text in line[1:].partition("="))
             if key == "global.columns" and value.split() != _COLUMNS.split():
                 raise _NoConllu(f"line {number:,} names other columns than {_COLUMNS}")
             name = value if key == "sent_id" else name
+            if key in ("newdoc", "newdoc id"):
+                n_documents += 1
+                document = value or f"document {n_documents}"
         elif line.strip():
             cells = [cell.strip() for cell in line.removesuffix("\n").split("\t")]
             lines.append(_Line(number, cells))
@@ -198,11 +207,11 @@ def _blocks(text: str) -> Iterator[tuple[str, list[_Line]]]:
                 raise lines[-1].wrong(many(len(cells), "column"))
         else:
             if lines:
-                yield name, lines
+                yield name, document, lines
             name, lines = "", []
 
 
-def _take(bank: Treebank, lines: list[_Line], name: str, seen: set[str]) -> None:
+def _take(bank: Treebank, lines: list[_Line], name: str, document: str, seen: set[str]) -> None:
     """Add a sentence to the treebank."""
     tokens, text, counts, unseen = _placed(lines)
     problem = unseen or _problem(tokens)
@@ -215,7 +224,7 @@ def _take(bank: Treebank, lines: list[_Line], name: str, seen: set[str]) -> None
     seen.add(text)
     bank.counts += counts
     bank.features.update(*(token.feats for token in tokens))
-    bank.sentences.append(Sentence(text, tokens, name))
+    bank.sentences.append(Sentence(text, tokens, name, document))
 
 
 def _placed(lines: list[_Line]) -> tuple[tuple[Token, ...], str, Counter[str], str]:
