@@ -107,24 +107,32 @@ def ridge(x, y, alpha):
 
 
 def best_alpha(x, target, folds, outer, alphas, y, items=None):
-    """Which α predicts best, over the folds other than the outer one; and its mean ρ.
+    """Which α predicts best, over the folds other than the outer one; and ρ in each of them.
 
-    `y(use)` is what is fitted on the pairs that are used, `target` what is scored.
+    That ρ is of the α that is best in the others; NaN in the outer fold. `y(use)` is what is fitted
+    on the pairs that are used, `target` what is scored.
     """
-    means = []
-    for alpha in alphas:
-        scores = []
-        for inner in set(folds.ravel().tolist()) - {outer}:
+    inner_folds = sorted(set(folds.ravel().tolist()) - {outer})
+    scores = np.full((len(alphas), max(inner_folds + [outer]) + 1), np.nan)
+    for row, alpha in zip(scores, alphas, strict=True):
+        for inner in inner_folds:
             use, test = training(folds, outer, inner), held_out(folds, inner, items)
-            scores.append(rho(x[test] @ ridge(x[use], y(use), alpha).coef_, target[test]))
-        means.append(np.mean(scores))
-    return alphas[int(np.argmax(np.array(means) >= max(means) - 1e-9))], max(means)
+            row[inner] = rho(x[test] @ ridge(x[use], y(use), alpha).coef_, target[test])
+
+    def first_best(over):
+        means = scores[:, over].mean(axis=1)
+        return int(np.argmax(means >= max(means) - 1e-9))
+
+    cross_fitted = np.full(scores.shape[1], np.nan)
+    for inner in inner_folds:
+        cross_fitted[inner] = scores[first_best([k for k in inner_folds if k != inner]), inner]
+    return alphas[first_best(inner_folds)], cross_fitted
 
 
 def hold_ridge(fits, layer, fold, x, target, folds, alphas, target_of="distance", items=None):
     """A layer's α, weights and scores of a fold are those of nested loops over scikit-learn.
 
-    Returns the mean ρ over the inner folds with that α.
+    Returns ρ in each inner fold with the α that is best in the others.
 
     x : (n_pairs, n_columns) the terms; target_of : "distance" or "rank", what is fitted
     """

@@ -29,6 +29,7 @@ STUDIES = {
     "similarity-terms": ("validation.similarity_terms", "tasks"),
     "units": ("validation.units", "tasks"),
     "familywise": ("validation.familywise", "tasks"),
+    "choice": ("validation.choice", "tasks"),
     "chosen": ("validation.chosen", "tasks"),
     "what-else": ("validation.what_else", "tasks"),
 }

@@ -16,6 +16,7 @@ from mlem_core.figures import can_write_images, image
 from mlem_core.figures.style import DASHES, GREY, PALETTE, SYMBOLS, quiet
 from validation import (
     budget,
+    choice,
     chosen,
     crossfit,
     familywise,
@@ -224,6 +225,7 @@ TABLES: dict[str, Callable[[pd.DataFrame], dict[str, pd.DataFrame]]] = {
     "second-level": second_level.of_second_level,
     "units": units.of_units,
     "familywise": familywise.of_families,
+    "choice": choice.tables_from,
     "chosen": chosen.of_chosen,
     "what-else": what_else.of_candidates,
     "similarity-terms": similarity_terms.of_similarity_terms,

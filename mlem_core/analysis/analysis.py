@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis import pair_errors
+from mlem_core.analysis.planning import Choice, fold_choices
 from mlem_core.analysis.results import Results, results_from_statistics
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError, check_choice, unknown
@@ -22,7 +23,7 @@ from mlem_core.base.typing import FloatArray, IntArray, Layer, Layers, layer_nam
 from mlem_core.data.folds import folds_over, untested_items
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.measures.importance import Fits
+from mlem_core.measures.importance import Fits, fitted
 from mlem_core.measures.similarity import most_alike
 from mlem_core.pairs.designs import PairDesign, n_pairs
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
@@ -139,6 +140,8 @@ class Analysis:
     pair_errors : how much the choice of the pairs matters, with all features; see
         `mlem_core.analysis.pair_errors`, no rows where all pairs are compared
     fits : by the estimator of the analysis, where it is fitted to single pairs; else None
+    otherwise_coded : statistics of the same pairs in the coding that some folds choose and most do
+        not, see `mlem_core.analysis.planning`; None where all choose one
 
     Examples
     --------
@@ -158,6 +161,7 @@ class Analysis:
     map_stress: Mapping[Layer, float] = field(default_factory=dict)
     pair_errors: pd.DataFrame = field(default_factory=pair_errors.none)
     fits: Fits | None = None
+    otherwise_coded: PairStatistics | None = None
 
     plot = Later("figures.plots", "AnalysisPlots")
 
@@ -241,6 +245,8 @@ class Analysis:
         models = self.manifest["models"]
         layers = [[models[model]["identity"], model, layer] for model, layer in selection.layers]
         chosen = {**selection.to_dict(), "layers": layers}
+        if len({*fold_choices(self.manifest)}) > 1:
+            more["folds_choose"] = fold_choices(self.manifest)
         return {"stimuli": self.stimuli.digest, **chosen, **self.spec.pair_choices, **more}
 
     def kept(self, stage: Stage[T], store: Store | None, of: Of = None, **more: Any) -> T | None:
@@ -293,13 +299,31 @@ class Analysis:
 
     def results_of(self, selection: Selection, fits: Fits | None = None) -> Results:
         """All tables of a selection; `fits` as for `results_from_statistics`."""
-        if fits is None and estimator_named(selection.estimator).of_pairs:
-            fits = self._fits_of_pairs(selection)
+        fits = self.fits_of(selection) if fits is None else fits
         results = results_from_statistics(
             self.pairs_of(selection), selection.layers, self.folds, selection.estimator, fits
         )
         folds = results.folds.assign(stimulus=self.rows)
         return replace(results, folds=folds, pair_errors=self.pair_errors)
+
+    def fits_of(self, selection: Selection) -> Fits:
+        """Fits of a selection, with scores and importances of a fold by what that fold chose.
+
+        Weights and penalties are those of the choice of most folds. Raises InputError: an estimator
+        that is fitted to single pairs, where it is not that of the run.
+        """
+        estimator, most = selection.estimator, Choice(self.spec.estimator, self.spec.values)
+        if estimator_named(estimator).of_pairs:
+            return self._fits_of_pairs(selection)
+        fits = fitted(self.pairs_of(selection), estimator)
+        choices = fold_choices(self.manifest) if estimator == most.estimator else []
+        for choice in {*choices} - {most}:
+            pairs = self.pairs if choice.values == most.values else self.otherwise_coded
+            assert pairs is not None
+            other = fitted(selection.of_pairs(pairs, self.layers), choice.estimator)
+            folds = [fold for fold, of_fold in enumerate(choices) if of_fold == choice]
+            fits = fits.with_scores_of(other, folds)
+        return fits
 
     def _fits_of_pairs(self, selection: Selection) -> Fits:
         """Those of the run; raises InputError for others, which take the pairs of stimuli again."""

@@ -39,6 +39,8 @@ RDMS = "rdms.npz"
 PAIR_ERRORS = "pair_errors.csv"
 # Of an estimator that is fitted to single pairs.
 FITS = "fits.npz"
+# Of an analysis some of whose folds choose another coding than most.
+OTHERWISE_CODED = "otherwise_coded.npz"
 
 
 def save_analysis(analysis: Analysis, folder: Path | str) -> None:
@@ -48,6 +50,8 @@ def save_analysis(analysis: Analysis, folder: Path | str) -> None:
     if analysis.whole.rdms:
         save_rdms(analysis.whole, target / RDMS)
     save_statistics(analysis.pairs, target / "pairs.npz")
+    if analysis.otherwise_coded is not None:
+        save_statistics(analysis.otherwise_coded, target / OTHERWISE_CODED)
     if analysis.fits is not None:
         fits, importance = analysis.fits
         np.savez(target / FITS, importance=importance, **vars(fits))
@@ -156,6 +160,9 @@ def load_analysis(folder: Path | str) -> Analysis:
             at = [about.layers[place] for place in kept["layers"]]
             maps = dict(zip(at, points, strict=True))
             stress = dict(zip(at, kept["stress"].tolist(), strict=True))
+    otherwise_coded = None
+    if (source / OTHERWISE_CODED).exists():
+        otherwise_coded = load_statistics(source / OTHERWISE_CODED)
     return Analysis(
         spec=spec,
         stimuli=spec.kept.of(whole),
@@ -169,6 +176,7 @@ def load_analysis(folder: Path | str) -> Analysis:
         map_stress=stress,
         pair_errors=errors,
         fits=_fits(source / FITS),
+        otherwise_coded=otherwise_coded,
     )
 
 

@@ -76,7 +76,6 @@ def _fits(
     pairs, estimator = analysis.pairs_of(selection), selection.estimator
 
     def make() -> Fits:
-        training = None
         if estimator_named(estimator).of_pairs:
             layers = selection.layers
             sources = {m: representations_of(analysis, m, store) for m, _ in layers}
@@ -86,14 +85,15 @@ def _fits(
                 analysis.spec,
                 [(layer, sources[layer[0]]) for layer in layers],
             )
-        if report is None or training is not None:
             return fitted(pairs, estimator, training_pairs=training)
+        if report is None:
+            return analysis.fits_of(selection)
         count, total = counting(report, "fits", "layers"), pairs.moments.n_layers
         parts = []
         for start in range(0, total, LAYERS):
             count(start, total)
-            some = range(start, min(start + LAYERS, total))
-            parts.append(fitted(pairs.of_layers(some), estimator))
+            some = selection.layers[start : start + LAYERS]
+            parts.append(analysis.fits_of(replace(selection, layers=some)))
         count(total, total)
         return _joined(parts)
 

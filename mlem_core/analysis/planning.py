@@ -1,8 +1,10 @@
 """What is known before a run: the choices that an analysis makes itself, its time and its room.
 
-How it is fitted, and what is coded by value, is chosen once for all layers, by the ρ of the inner
-folds of nested cross-validation. What differs from the papers' choices, ridge and coding as same or
-different, has to gain `GAIN` of ρ for each that does.
+How it is fitted, and what is coded by value, is chosen for all layers together and anew in each
+outer fold, by ρ in its inner folds. The papers' choice, ridge and coding as same or different,
+stays unless another gains more than `GAIN` and more than the standard error of the gain over the
+inner folds (Breiman et al. 1984). Scores and importances of a fold are those of its choice; where
+one must hold, as for contributions, it is that of most folds.
 
 Constants of time were measured on two cores of a laptop's speed; a busy machine takes longer.
 """
@@ -12,13 +14,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
-from mlem_core.base.typing import IntArray
+from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.base.work import cores
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import can_resolve, estimator_named
@@ -30,9 +33,16 @@ from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.pair_columns import number_of_columns
 from mlem_core.pairs.statistics import PairStatistics
 
-# The entry of a manifest that says what was chosen, and the ρ of each choice.
+# The entry of a manifest that says what was chosen, in each fold too, and the ρ of each choice.
 CHOSEN = "chosen"
 BY = "chosen by inner cross-validation"
+
+
+class Choice(NamedTuple):
+    """An estimator, and the features that are coded by value."""
+
+    estimator: str
+    values: tuple[str, ...]
 
 
 def with_choices_open(spec: AnalysisSpec, stimuli: StimulusSet) -> AnalysisSpec:
@@ -66,22 +76,60 @@ def settled(
     rows = np.random.default_rng(spec.seed).permutation(len(stimuli))[:MOST_STIMULI]
     pairs = statistics_of(np.sort(rows))
     rho = {
-        (name, values): inner_scores(pairs, ranked="rank" in name, by_value=bool(values))
-        for name, values in itertools.product(names, codings)
+        choice: inner_scores(pairs, ranked="rank" in choice.estimator, by_value=bool(choice.values))
+        for choice in itertools.starmap(Choice, itertools.product(names, codings))
     }
+    by_fold = best_by_fold(rho)
+    estimator, values = max(rho, key=by_fold.count)
+    chosen = {
+        "estimator": estimator,
+        "values": list(values),
+        "folds": [[name, list(coded)] for name, coded in by_fold],
+        "rho": [
+            [name, list(coded), round(float(np.nanmean(score)), 4)]
+            for (name, coded), score in rho.items()
+        ],
+        "requested": {"estimator": spec.estimator, "values": list(spec.values)},
+    }
+    return replace(open_spec, estimator=estimator, values=values), chosen
 
-    def gained(choice: tuple[str, tuple[str, ...]]) -> float:
-        return rho[choice] - GAIN * (names.index(choice[0]) + codings.index(choice[1]))
 
-    estimator, values = max(rho, key=gained)
-    scores = [[name, list(coded), round(score, 4)] for (name, coded), score in rho.items()]
-    choice = {"estimator": estimator, "values": list(values), "rho": scores}
-    return replace(open_spec, estimator=estimator, values=values), choice
+def best_by_fold(scores: Mapping[Choice, FloatArray]) -> list[Choice]:
+    """The choice of each outer fold, of those that are scored, the papers' first.
+
+    `scores` are (n_folds, n_folds) each, see `mlem_core.estimators.ridge_solver.inner_scores`.
+    """
+    first, *others = scores
+    by_fold = [first] * len(scores[first])
+    for fold in range(len(by_fold)):
+        for choice in others:
+            gains = np.delete(scores[choice][:, fold] - scores[by_fold[fold]][:, fold], fold)
+            error = gains.std(ddof=1) / np.sqrt(len(gains))
+            if gains.mean() > max(GAIN, error):
+                by_fold[fold] = choice
+    return by_fold
+
+
+def fold_choices(manifest: Mapping[str, Any]) -> list[Choice]:
+    """The choice of each fold; none where nothing was to be chosen."""
+    folds = manifest.get(CHOSEN, {}).get("folds", ())
+    return [Choice(estimator, tuple(values)) for estimator, values in folds]
 
 
 def said_of_choice(manifest: Mapping[str, Any], estimator: str) -> str:
     """The clause that follows the name of an estimator that was chosen; else empty."""
-    return f", {BY}" if manifest.get(CHOSEN, {}).get("estimator") == estimator else ""
+    chosen, by_fold = manifest.get(CHOSEN, {}), fold_choices(manifest)
+    if chosen.get("estimator") != estimator:
+        return ""
+    n_folds = by_fold.count(Choice(estimator, tuple(chosen["values"])))
+    others = " (the others are scored by what they choose: choices.csv)"
+    return f", {BY} in {n_folds} of {len(by_fold)} folds" + others * (n_folds < len(by_fold))
+
+
+def choices_table(manifest: Mapping[str, Any]) -> pd.DataFrame:
+    """The choice of each fold: fold, estimator, values (coded by value, with "; " between)."""
+    rows = [(k, name, "; ".join(values)) for k, (name, values) in enumerate(fold_choices(manifest))]
+    return pd.DataFrame(rows, columns=["fold", "estimator", "values"])
 
 
 # With two values there is one distance between them, resolved or not.

@@ -16,6 +16,7 @@ from mlem_core.analysis.layer_statistics import layer_statistics, training_pairs
 from mlem_core.analysis.planning import (
     CHOSEN,
     check_columns,
+    fold_choices,
     recommended_values,
     settled,
     with_choices_open,
@@ -146,6 +147,10 @@ def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet 
     analysis = Analysis(
         settled_spec, stimuli, layers, pairs, folds, notices, manifest, whole, pair_errors=errors
     )
+    for values in {choice.values for choice in fold_choices(manifest)} - {settled_spec.values}:
+        coded, columns = replace(settled_spec, values=values), resolved_columns(stimuli, values)
+        other = layer_statistics(coded, stimuli, folds, columns, sources, store, report)
+        analysis = replace(analysis, otherwise_coded=other.pairs)
     if not estimator_named(settled_spec.estimator).of_pairs:
         return analysis
     training = training_pairs(

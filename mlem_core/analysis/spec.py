@@ -124,10 +124,11 @@ class _OfModels(Grouped, StimulusSource):
     estimator: str = asked(
         "auto",
         "Estimator",
-        "How the metric model is fitted; auto chooses once for all layers, on pairs that no score "
-        "is of. Ridge is the first paper's; the code released with the second ends at its weights "
-        "(profiles correlate at .999), because its soft ranks are in effect the values. spearman "
-        "reaches what the second paper states: the highest rank correlation.",
+        "How the metric model is fitted; auto chooses for all layers together, in each fold by the "
+        "stimuli that it does not test. Ridge is the first paper's; the code released with the "
+        "second ends at its weights (profiles correlate at .999), because its soft ranks are in "
+        "effect the values. spearman reaches what the second paper states: the highest rank "
+        "correlation.",
         choices=lambda: ESTIMATORS,
     )
     interactions: bool = asked(

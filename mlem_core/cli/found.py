@@ -228,7 +228,8 @@ def result_of(
     if manifest is None:
         spec = replace(given, stimuli=name)
     else:
-        spec = AnalysisSpec.from_dict(manifest.parameters)
+        # Both halves are fitted and coded as all of them were.
+        spec = AnalysisSpec.from_dict(manifest.parameters) if half else manifest.requested
     analysis = run(replace(spec, half=half) if half else spec, store, report)
     if manifest is None or half:
         return analysis, TableOptions()

@@ -71,7 +71,8 @@ class Solution:
     intercept : (n_layers, n_sets), or None where the model has none
     alpha : (n_layers, n_sets) the penalty that was chosen, or None where there is none
     choice : (n_layers, n_sets) its number among those to choose from, or None
-    inner_rho : (n_layers, n_sets) mean ρ over the inner folds with what was chosen, or None
+    inner_rho : (n_folds, n_layers, n_sets) ρ in each fold of the training set with what is best in
+        its other ones, NaN in the folds that it leaves out; or None
     """
 
     coef: FloatArray
@@ -177,8 +178,8 @@ class EstimatorSpec:
     of_pairs : fitted to single pairs of stimuli, see `Solver.needs_pairs`
     needs : the package that it needs beside those of the program, or "". What takes all estimators
         takes those that need none
-    among : the estimators that it stands for; an analysis has one of them, chosen before anything
-        is scored; see `mlem_core.analysis.planning`
+    among : the estimators that it stands for; each fold of an analysis has one of them, chosen by
+        its training stimuli; see `mlem_core.analysis.planning`
     """
 
     name: str

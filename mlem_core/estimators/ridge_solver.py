@@ -99,15 +99,17 @@ class RidgeSolver(Solver):
             fitted = ridge_weights(equations, penalty_matrices(columns, strengths))
         at = [sets.index(own) for own in outer]
         best = np.zeros((moments.n_layers, len(outer)), dtype=np.int64)
-        inner_rho = np.full(best.shape, np.nan)
+        inner_rho = np.full((n_folds, *best.shape), np.nan)
         if several:
 
             def inner_weights(own: int, fold: int) -> FloatArray:
                 return fitted[:, sets.index(tuple(sorted({*outer[own], fold})))]
 
             scores = _inner_scores(pairs.tests, outer, inner_weights)
-            best = first_best(scores)
-            inner_rho = np.take_along_axis(scores, best[..., None], axis=-1)[..., 0]
+            best = first_best(np.nanmean(scores, axis=0))
+            # Where it was chosen, the best of many strengths scores too high.
+            best_in_others = first_best(np.nansum(scores, axis=0) - scores)
+            inner_rho = np.take_along_axis(scores, best_in_others[..., None], axis=-1)[..., 0]
         coef = np.take_along_axis(fitted[:, at], best[:, :, None, None], axis=2)[:, :, 0]
         predicted = np.einsum("sc,lsc->ls", equations.x_mean[at], coef)
         intercept = equations.y_mean[:, at] - predicted
@@ -135,7 +137,7 @@ def _inner_scores(
     outer: Sequence[tuple[int, ...]],
     weights: Callable[[int, int], FloatArray],
 ) -> FloatArray:
-    """(n_layers, n_sets, n_strengths) mean ρ over the folds that a training set does not leave out.
+    """(n_folds, n_layers, n_sets, n_strengths) ρ in each fold; NaN where a set leaves it out.
 
     `weights` gives those (n_layers, n_strengths, n_columns) of a training set without a fold.
     """
@@ -154,13 +156,12 @@ def _inner_scores(
     with one_thread_each():
         of_folds = each(tested_by, range(len(tests.folds)), cores())
     example = next(rho for others, rho in of_folds if others)
-    sums = np.zeros((len(example), len(outer), example.shape[-1]))
-    n_tested = np.zeros(len(outer))
-    for others, rho in of_folds:
+    shape = (len(of_folds), len(example), len(outer), example.shape[-1])
+    scores = np.full(shape, np.nan)
+    for fold, (others, rho) in enumerate(of_folds):
         if others:
-            sums[:, others] += rho
-            n_tested[others] += 1
-    return np.asarray(sums / n_tested[:, None])
+            scores[fold][:, others] = rho
+    return scores
 
 
 def first_best(scores: FloatArray) -> IntArray:
@@ -172,8 +173,12 @@ def first_best(scores: FloatArray) -> IntArray:
 GAIN = 0.01
 
 
-def inner_scores(pairs: PairStatistics, *, ranked: bool = False, by_value: bool = True) -> float:
-    """Mean ρ over the inner folds of ridge, over all layers and outer folds.
+def inner_scores(
+    pairs: PairStatistics, *, ranked: bool = False, by_value: bool = True
+) -> FloatArray:
+    """(n_folds, n_folds) ρ of ridge in each inner fold (row) of each outer one: means over layers.
+
+    Stimuli of the outer fold have no part in it; NaN where the inner fold is the same.
 
     Parameters
     ----------
@@ -186,4 +191,4 @@ def inner_scores(pairs: PairStatistics, *, ranked: bool = False, by_value: bool 
         solver.betas = ()
     inner_rho = solver.solve(pairs, range(pairs.n_folds)).inner_rho
     assert inner_rho is not None
-    return float(inner_rho.mean())
+    return np.asarray(inner_rho.mean(axis=1))

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -174,6 +174,15 @@ class Fits(NamedTuple):
     def mean_scores(self) -> FloatArray:
         """(n_layers, 1 + n_parts) held-out ρ and importances, means over folds."""
         return np.column_stack((self.fits.rho.mean(axis=1), self.importance.mean(axis=1)))
+
+    def with_scores_of(self, other: Fits, folds: Sequence[int]) -> Fits:
+        """These metrics with the scores and importances of others in some folds."""
+        scores = {name: getattr(self.fits, name).copy() for name in ("rho", "rho_a", "ceiling")}
+        for name, values in scores.items():
+            values[:, folds] = getattr(other.fits, name)[:, folds]
+        importance = self.importance.copy()
+        importance[:, folds] = other.importance[:, folds]
+        return Fits(replace(self.fits, **scores), importance)
 
     def of_layers(self, layers: Sequence[int]) -> Fits:
         """Those of some layers alone, by position."""

@@ -11,8 +11,10 @@ import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.decoding import BASELINES, decode_layers
+from mlem_core.analysis.planning import choices_table
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.similarities import LayerSimilarity, compared, kept_similarity
+from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import parsed
 from mlem_core.base.text import listed
@@ -104,6 +106,12 @@ class Manifest:
     versions: dict[str, str | None]
     written: dict[str, list[str]] = field(default_factory=dict)
     options: TableOptions = field(default_factory=TableOptions)
+    chosen: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def requested(self) -> AnalysisSpec:
+        """The analysis as it was requested, with the choices that it made open again."""
+        return AnalysisSpec.from_dict({**self.parameters, **self.chosen.get("requested", {})})
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -154,7 +162,8 @@ def analysis_tables(
     Raises InputError as `TableOptions.check`, and as what they name.
     """
     options.check()
-    extra: dict[str, pd.DataFrame] = {}
+    choices = choices_table(analysis.manifest)
+    extra = {} if choices.empty else {"choices.csv": choices}
     notices: list[str] = []
     for name in options.baselines:
         baseline = decode_layers(analysis, store, progress=counting(progress, name, "layers"))

@@ -12,14 +12,14 @@ import jinja2
 
 from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.grouped import trajectories_of
-from mlem_core.analysis.planning import said_of_choice
+from mlem_core.analysis.planning import CHOSEN, said_of_choice
 from mlem_core.analysis.results import Results
 from mlem_core.base.labels import Names
-from mlem_core.base.text import as_markdown, listed, many, span
+from mlem_core.base.text import as_markdown, fraction, listed, many, span
 from mlem_core.data.columns import GIVEN
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.estimators.registry import ESTIMATORS, estimator_named
-from mlem_core.estimators.ridge_solver import ALPHAS
+from mlem_core.estimators.ridge_solver import ALPHAS, GAIN
 from mlem_core.figures.context import FigureContext, held_out
 from mlem_core.inference.explained import as_chosen
 from mlem_core.inference.resample import how_computed
@@ -114,6 +114,7 @@ def methods_paragraph(
         n_terms=results.weights["feature"].nunique(),
         **_draws(analysis, chosen),
         estimator=_estimator(estimator, interactions) + said_of_choice(manifest, estimator),
+        gain=fraction(GAIN) if manifest.get(CHOSEN, {}).get("estimator") == estimator else "",
         interactions=interactions,
         **_penalties(analysis, results),
         resolved=list(map(names.feature, results.resolved)),

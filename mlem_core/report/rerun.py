@@ -161,7 +161,7 @@ def _with_files(
 
     Raises InputError: an entry of another form; a file that is missing or another one.
     """
-    spec = AnalysisSpec.from_dict(manifest.parameters)
+    spec = manifest.requested
     for name in representations:
         check_choice("representations", name, dict(spec.representations))
     files = []

@@ -190,6 +190,8 @@ def job_id(spec: AnalysisSpec, inputs: dict[str, Any] | None = None) -> str:
     """16 hex digits that stand for the choices, and for the files and models that they name."""
     named = _inputs(spec) if inputs is None else inputs
     about = {"statistics": STATISTICS.version, "spec": spec.to_dict(), **named}
+    if "auto" in (spec.estimator, *spec.values):
+        about["choices"] = "in each fold"  # earlier versions made one for all
     return hashlib.sha256(canonical(about)).hexdigest()[:16]
 
 

@@ -22,7 +22,7 @@ from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.source import as_written
 from mlem_core.analysis.transforms import changed_units
 from mlem_core.data.folds import FOLDS_OVER, in_training
-from mlem_core.estimators.ridge_solver import GAIN, inner_scores
+from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.inference.resample import below_ceiling
 from mlem_core.report.archive import write_archive
 from mlem_core.report.methods import methods_paragraph
@@ -117,6 +117,7 @@ def as_excel_writes(folder):
         (lambda folder: of_arrays(folder, words(60), folds=3, folds_over="both"), []),
         (of_values, ["value_distances.csv", *(f"figures/{name}.html" for name in VALUES)]),
         (repetitions, []),
+        (lambda folder: of_arrays(folder, probing(30), estimator="auto"), ["choices.csv"]),
         (as_excel_writes, []),
     ],
 )
@@ -229,21 +230,55 @@ def analysis_of(folder, places, outliers=0.0, **asked):
 
 @pytest.mark.parametrize(
     ("places", "outliers", "estimator", "values"),
-    [(LINE, 0, "ridge", ("kind",)), (APART, 0, "ridge", ()), (APART, 1, "ridge-rank", ())],
+    [(LINE, 0, "ridge", ("kind",)), (APART, 0, "ridge", ()), (APART, 2, "ridge-rank", ())],
     ids=["line", "apart", "outliers"],
 )
 def test_the_planted_choice_is_made_and_said(tmp_path, places, outliers, estimator, values):
     analysis = analysis_of(tmp_path, places, outliers, **AUTO)
     assert (analysis.spec.estimator, analysis.spec.values) == (estimator, values)
     assert analysis.pairs.resolved == values == tuple(analysis.manifest["parameters"]["values"])
-    plain, ranked = (inner_scores(analysis.pairs, ranked=one) for one in (False, True))
-    assert (ranked - plain > GAIN) == (estimator == "ridge-rank") != (plain - ranked > GAIN)
-    # It has the numbers of an analysis with these choices, which does not say that it chose.
-    named = run(replace(analysis.spec), Store(tmp_path / "other"))
-    pd.testing.assert_frame_equal(named.results().scores, analysis.results().scores)
-    of = [methods_paragraph(one, one.results()) for one in (analysis, named)]
-    assert [planning.BY in text for text in of] == [True, False]
+    results, choices = analysis.results(), planning.fold_choices(analysis.manifest)
+    assert (len({*choices}) > 1) == (outliers > 0)
+    # A fold has the numbers of an analysis with its choice, which does not say that it chose.
+    for choice in {*choices}:
+        spec = replace(analysis.spec, estimator=choice.estimator, values=choice.values)
+        named = run(spec, Store(tmp_path / "other"))
+        in_folds = [fold for fold, of_fold in enumerate(choices) if of_fold == choice]
+        for kind in ("scores", "importance"):
+            rows = []
+            for of in (named.results(), results):
+                table = getattr(of, kind).drop(columns="alpha", errors="ignore")
+                rows.append(table[table["fold"].isin(in_folds)])
+            pd.testing.assert_frame_equal(*rows)
+        assert planning.BY not in methods_paragraph(named, named.results())
+    n_folds = choices.count(planning.Choice(estimator, values))
+    assert f"{planning.BY} in {n_folds} of 5 folds" in methods_paragraph(analysis, results)
+    weights = run(replace(analysis.spec), Store(tmp_path / "other")).results().weights
+    pd.testing.assert_frame_equal(results.weights, weights)
     assert analysis.select(estimator="auto") == analysis.select()
+
+
+def test_what_folds_choose_holds_for_a_selection_in_intervals_and_when_loaded(tmp_path):
+    analysis = analysis_of(tmp_path, APART, 2, **AUTO)
+    choices = planning.fold_choices(analysis.manifest)
+    table = planning.choices_table(analysis.manifest)
+    assert table["values"].eq("kind").any() and table["values"].eq("").any()
+    few, expected = analysis.results(features=["kind", "size"]).scores["rho"], []
+    for fold, choice in enumerate(choices):
+        spec = replace(analysis.spec, estimator=choice.estimator, values=choice.values)
+        named = run(spec, Store(tmp_path / "store")).results(features=["kind", "size"])
+        expected.append(named.scores["rho"][fold])
+    np.testing.assert_allclose(few, expected, atol=1e-12)
+    store, rho = Store(tmp_path / "store"), analysis.results().scores["rho"]
+    bounds = layer_intervals(analysis, store)
+    assert bounds.scores[0, 0] == pytest.approx(rho.mean())
+    assert bounds.scores_lower[0, 0] < rho.mean() < bounds.scores_upper[0, 0]
+    (tmp_path / "kept").mkdir()
+    files.save_analysis(analysis, tmp_path / "kept")
+    loaded = files.load_analysis(tmp_path / "kept")
+    pd.testing.assert_frame_equal(loaded.results().scores, analysis.results().scores)
+    # One that was given the most frequent choice is another analysis to the store.
+    assert analysis.key() != run(replace(analysis.spec), store).key()
 
 
 def test_many_stimuli_choose_by_a_sample(tmp_path, monkeypatch):

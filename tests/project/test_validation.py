@@ -15,6 +15,7 @@ from benchmarks.timing import Table
 from mlem_core.models.loading import open_model
 from mlem_core.models.registry import ModelUnavailable
 from validation import (
+    choice,
     chosen,
     noisy_profiles,
     populations,
@@ -94,6 +95,7 @@ def test_an_interrupted_study_goes_on_where_it_stopped(tmp_path, monkeypatch):
         (populations, "populations", ["within", "between", "universality"]),
         (similarity_terms, "similarity-terms", ["truth", "held", "width over that of 95 %"]),
         (chosen, "chosen", list(chosen.WAYS.values())),
+        (choice, "choice", ["stimuli", "data sets", *choice.WAYS.values()]),
         (subjects, "subjects", ["held, ours", "held, rsatoolbox"]),
     ],
 )
@@ -110,7 +112,8 @@ def test_a_study_of_intervals_or_levels_gives_its_table(study, name, columns, mo
     rows = [{**row, "part": task.name} for task in tasks for row in task.call(*task.arguments)]
     (found,) = TABLES[name](pd.DataFrame(rows)).values()
     assert found.columns.tolist()[: len(columns)] == columns
-    shares = found.iloc[:, 1 if name == "similarity-terms" else 0].str.extract(r"([\d.]+)%")[0]
+    of_shares = {"similarity-terms": 1, "choice": -1}.get(name, 0)
+    shares = found.iloc[:, of_shares].str.extract(r"([\d.]+)%")[0]
     assert shares.astype(float).between(0, 100).all() and len(found) >= 2
     every = study.tasks(False)
     assert len({task.name for task in every}) == len(every) > len(tasks)

@@ -106,7 +106,7 @@ def test_a_folder_of_analyze_is_rerun_and_its_inputs_are_checked(out, folder, tm
     brain = f"--representations=brain={folder / 'brain.npz'}"
     given = [brain, f"--stimuli={folder / 'words.csv'}"]
     assert main(["rerun", manifest, *given]) == 0
-    assert capsys.readouterr().out == "7 tables compared: all are equal within 0.0001.\n"
+    assert capsys.readouterr().out == "8 tables compared: all are equal within 0.0001.\n"
     shutil.copytree(out, tmp_path / "out")
     (tmp_path / "out" / "importance_chance.csv").unlink()
     for name in ("words.csv", "brain.npz"):
