@@ -24,13 +24,14 @@ PLACES = {
     "by value": np.array([[0.0], [1.0], [5.0], [6.0]]),
     "outliers": 2.0 * np.eye(4),
     "neither": 2.0 * np.eye(4),
+    "by value, weak": np.array([[0.0], [1.0], [5.0], [6.0]]) / 3,
 }
 DATA_SETS = {
     (NOISE[0], 60): 1_200,
     (NOISE[0], 200): 800,
-    (NOISE[1], 60): 2_400,
-    (NOISE[1], 200): 1_200,
-    **dict.fromkeys([(design, n) for design in PLACES for n in (60, 200)], 200),
+    (NOISE[1], 60): 1_600,
+    (NOISE[1], 200): 800,
+    **dict.fromkeys([(design, n) for design in PLACES for n in (60, 200)], 100),
 }
 TARGETS = {"ridge": "distance", "ridge-rank": "rank"}
 CODINGS = ((), ("4 values", "7 values"))
