@@ -37,7 +37,7 @@ from mlem_core.inference.influence import (
     similarity_influence,
     values_without,
 )
-from mlem_core.inference.intervals import PERMUTATIONS, Left
+from mlem_core.inference.intervals import PERMUTATIONS, SMALL_IDENTITY, Left
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.resample import PERMUTED, check_enough, standard_error, t_quantile
 from mlem_core.measures.contributions import subsets_beside_one
@@ -56,7 +56,7 @@ from mlem_core.storage.store import Store
 
 # Permutations of the labels of each feature behind the interval of an identity, and blocks of each
 # kind.
-LABELS, LABELLED_BLOCKS = 3, 16
+LABELS, LABELLED_BLOCKS = 2, 16
 # Features below this part of an identity are not permuted for its interval.
 SMALL_PART = 0.1
 
@@ -377,8 +377,9 @@ def identity_reach(
 ) -> FloatArray:
     """Half-widths of the 95 % intervals of the identities of a chance: (n_identities,).
 
-    Labels are permuted `LABELS` times, and the influence of `LABELLED_BLOCKS` blocks of each kind
-    on the mean of what features contribute then is taken. What these labels are has a part in it,
+    NaN for identities below `SMALL_IDENTITY` of the similarity. Labels are permuted `LABELS` times,
+    and the influence of `LABELLED_BLOCKS` blocks of each kind on the mean of what features
+    contribute then is taken. What these labels are has a part in it,
     so that the interval is rather too wide. Features with a small part of the identity stand in by
     those with a large one.
 
@@ -393,7 +394,11 @@ def identity_reach(
     some, names = pairs.stimuli_of(stimuli), pairs.statistics.features
     for unit in chance.identity_units:
         mean = np.where(np.array(chance.units) == unit, chance.mean[:, 0, -1], 0.0)
-        large = np.flatnonzero(np.abs(mean) > SMALL_PART * np.abs(mean).sum())
+        whole = np.abs(mean).sum()
+        if whole < SMALL_IDENTITY * abs(pairs.statistics.moments.rsa[0, -1]):
+            reach.append(np.nan)
+            continue
+        large = np.flatnonzero(np.abs(mean) > SMALL_PART * whole)
         by_label: list[list[Left]] = []
         for feature in large.tolist():
             ways = exchanges(some, pairs.folds, names[feature])
@@ -405,13 +410,10 @@ def identity_reach(
                     done = len(by_label) * LABELS + len(labelled)
                     progress(done, len(large) * LABELS)
             by_label.append(labelled)
-        if not by_label:
-            reach.append(0.0)
-            continue
         sizes = by_label[0][0].sizes
         of_features = [np.mean([left.without for left in labels], axis=0) for labels in by_label]
         without = np.sum(of_features, axis=0)
-        without *= np.abs(mean).sum() / max(np.abs(mean[large]).sum(), 1e-12)
+        without *= whole / np.abs(mean[large]).sum()
         reach.append(float(standard_error(without[:, None], sizes)[0]) * t_quantile(min(sizes)))
     return np.array(reach)
 

@@ -19,6 +19,7 @@ from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.inference.intervals import (
     PERMUTATIONS,
     SIGNIFICANT,
+    SMALL_IDENTITY,
     LayerIntervals,
     Left,
     of_largest,
@@ -270,11 +271,10 @@ def _in_a_sentence(why: Explanation) -> str:
             text.append(f"Permuted labels contribute as much for {listed(weak)}.")
         if unknown:
             text.append(f"The contribution by chance is not known for {listed(unknown)}.")
-    for _, row in why.identities[why.identities["value"].abs() >= 5e-4].iterrows():
-        text.append(
-            f"Permuted among {row['unit']}s, one feature at a time, labels contribute "
-            f"{_number(row)} ({row['term']})."
-        )
+    identities = why.identities[why.identities["value"].abs() >= SMALL_IDENTITY * why.value]
+    if len(identities):
+        each = [f"{_number(row)} among {row['unit']}s" for _, row in identities.iterrows()]
+        text.append(f"Labels that are permuted, one feature at a time, contribute {listed(each)}.")
     if len(why.controls):
         text.append(_of_controls(why))
     if not len(large):
@@ -298,13 +298,14 @@ def _in_a_sentence(why: Explanation) -> str:
 
 def _of_controls(why: Explanation) -> str:
     """What labels without meaning contribute, in a sentence."""
-    together = [
-        f"{fraction(row['together'], 3)} (all features of the {row['unit']} permuted together)"
-        for _, row in why.controls.dropna(subset="together").iterrows()
-    ]
+    reach = why.controls.set_index("unit")["together"].dropna()
+    together = []
+    if len(reach):
+        how = f"all features of the {reach.idxmax()} permuted together"
+        together.append(f"{fraction(reach.max(), 3)} ({how})")
     if unit := why.most_random_unit:
         together.append(f"{fraction(why.random_reach, 3)} (a random number for each {unit})")
-    return f"Labels without meaning would contribute {listed(together)}."
+    return f"Labels without meaning would contribute at most {listed(together)}."
 
 
 def _in_a_terminal(why: Explanation) -> str:

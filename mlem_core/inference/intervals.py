@@ -126,6 +126,8 @@ class LayerIntervals:
 SIGNIFICANT = 0.05
 # Permutations of the labels of each feature, by default and at least.
 PERMUTATIONS, FEWEST_PERMUTATIONS = 199, 20
+# Identities below this part of a similarity have no interval and are in no sentence.
+SMALL_IDENTITY = 0.005
 CORRECTIONS = {"bh": "Benjamini-Hochberg", "bonferroni": "Bonferroni", "none": "not corrected"}
 
 

@@ -55,8 +55,9 @@ def bands(n: int, elements: int) -> Iterator[tuple[int, int]]:
 
 def places_of(i: IntArray, j: IntArray, n_stimuli: int) -> IntArray:
     """Places of the pairs (i, j); i differs from j, in either order."""
-    low, high = np.minimum(i, j), np.maximum(i, j)
-    return low * n_stimuli - low * (low + 1) // 2 - low - 1 + high
+    # Where the pairs of each stimulus as the first one begin, before i and j are combined.
+    start_i, start_j = (k * n_stimuli - k * (k + 1) // 2 - k - 1 for k in (i, j))
+    return np.where(i < j, start_i + j, start_j + i)
 
 
 def pairs_among(stimuli: IntArray, n_stimuli: int) -> IntArray:

@@ -151,9 +151,10 @@ class PermutedFeature:
         with_matrices = np.zeros((n_matrices, *shape, n_columns))
         totals, gram = np.zeros((*shape, D)), np.zeros((*shape, D, n_columns))
         with_products = np.zeros((*shape, D, n_products))
-        for b, c, rows, stimuli, places in tiles(self.block, n_matrices + 2 * D):
+        n_tiles = n_matrices + 2 * D
+        for b, c, rows, stimuli, places in tiles(self.block, n_tiles, one_order=True):
             within = np.flatnonzero(sets[:, b, c]).tolist()
-            if c < b or not within:
+            if not within:
                 continue
             # Sums of both orders of two stimuli: all columns and targets are the same in both.
             times = 1.0 if b == c else 2.0
@@ -402,9 +403,11 @@ def _with_products(
 
 
 def _centred(target: Target, places: IntArray) -> FloatArray:
+    values = target[places].astype(np.float64)
     if target.dtype == np.uint32:
-        return np.asarray((target[places] - (len(target) + 1.0)) / 2)
-    return np.asarray(target[places], dtype=np.float64)
+        values -= len(target) + 1.0
+        values *= 0.5
+    return values
 
 
 def _basis_moments(

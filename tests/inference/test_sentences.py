@@ -75,8 +75,11 @@ PARTS = [
     (TESTED.headline, "Pos accounts for 32 % (29 % to 39 %), two other features for 48 %; 19 %"),
     (BY_CHANCE.headline, "No feature accounts for more than chance gives; 19 % (16 % to"),
     (OF_WORDS.headline, "one other feature for 22 %, word identity for 22 %; 13 % (11 % to"),
-    (OF_WORDS.sentence, "Permuted among words, one feature at a time, labels contribute .100"),
-    (WITH_CONTROLS.sentence, "would contribute .160 (all features of the word permuted together)"),
+    (OF_WORDS.sentence, "one feature at a time, contribute .100 [.090, .120] among words."),
+    (
+        WITH_CONTROLS.sentence,
+        "would contribute at most .160 (all features of the word permuted together)",
+    ),
     (WITH_CONTROLS.sentence, " and .150 (a random number for each place)."),
     (WITH_CONTROLS.headline, "No feature accounts for more than chance gives; 23 %"),
     (BY_CHANCE.sentence, "Permuted labels contribute as much for place and pos."),
