@@ -13,10 +13,10 @@ from mlem_core.base.text import fraction, many
 from mlem_core.figures.groups import chosen_systems, group_summary, measures, systems_of
 from mlem_core.figures.groups import measures as labels
 from mlem_core.figures.systems import system_cells
+from mlem_core.groups.halves import FEWEST
 from mlem_core.groups.members import table_of_distances
 from mlem_core.groups.second_level import CONCLUSIVE
 from mlem_core.groups.summary import GroupSummary
-from mlem_core.groups.systems import FEWEST
 from pages.parts import choices, exporting, frame, stored, uncertainty
 from pages.parts.choices import inform, plain
 from pages.parts.exporting import Panel
@@ -108,7 +108,7 @@ def _headline(summary: GroupSummary, table: pd.DataFrame, measure: str) -> str:
     """What sets the systems apart, in a sentence."""
     names, second = summary.system_distances[1].members, summary.second_level
     these = f"these {len(names)} systems"
-    if second is not None and len(second.importances):
+    if second is not None and measure in {*second.importances["measure"]}:
         return second.finding(measure, these)
     near = table[table["measure"] == measure].nsmallest(1, "distance").iloc[0]
     a, b = map(stored.names().model, (near["system"], near["other"]))

@@ -54,7 +54,7 @@ def _said(of: Systems) -> str:
         PROFILES: "Distance: importance profiles over layers, aligned by dynamic time warping "
         "(mean over folds).",
         by.name: f"Distance: 1 − mean {by.short} of layers at equal relative depth.",
-        BEST: "Distance: 1 − mean RSA of layers matched by it in other folds.",
+        BEST: "Distance: 1 − mean RSA of layers matched by it in the other half of the stimuli.",
     }[of.measure]
 
 

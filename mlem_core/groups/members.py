@@ -6,8 +6,8 @@ share: universality is the one over the other.
 
 There are three distances, each 0 for a system beside itself: the importance profiles over layers,
 aligned by dynamic time warping; 1 less the mean similarity of layers of the same relative depth;
-and 1 less that of layers matched by it. Noise in the importances sets profiles of equal models
-apart: how far, seeds of one group say.
+and 1 less that of layers matched by it. Noise sets equal models apart in each of them;
+`mlem_core.groups.halves` has squared distances without it.
 
 Sources: Sakoe and Chiba (1978), dynamic time warping; Salle et al. (2026, third version of
 arXiv:2406.12620), of importance profiles of models.
@@ -206,8 +206,19 @@ def within_and_between(
     return np.stack((within, between, between / np.where(within > 0, within, np.nan)), axis=-1)
 
 
-COLUMNS = ["measure", "system", "other", "distance", "lower", "upper"]
+COLUMNS = ["measure", "system", "other", "distance", "lower", "upper", "cross_validated"]
 PROFILES, BEST = "profiles", "best_match"
+
+
+class Squares(NamedTuple):
+    """Cross-validated squared distances of systems, see `mlem_core.groups.halves`.
+
+    values : (n_systems, n_systems), symmetric, 0 on the diagonal, which may be below 0 elsewhere
+    left : without each block of stimuli (n_blocks, n_systems, n_systems); None without intervals
+    """
+
+    values: FloatArray
+    left: Left | None = None
 
 
 class Measured(NamedTuple):
@@ -218,12 +229,14 @@ class Measured(NamedTuple):
     folds : (n_folds, n_systems, n_systems) in each fold, whose mean they are; None where distances
         are of all pairs of stimuli
     chance : (n_systems, n_systems) expected where the stimuli of one of two systems are permuted
+    squares : what the second level is fitted to; None: it is not
     """
 
     values: FloatArray
     left: Left | None = None
     folds: FloatArray | None = None
     chance: FloatArray | float = 1.0
+    squares: Squares | None = None
 
 
 def warped_distance(one: FloatArray, other: FloatArray) -> FloatArray:
@@ -315,17 +328,17 @@ def of_profiles(
 
 
 def of_best_match(
-    folds: FloatArray, members: Members, squares: FloatArray, left: Left | None = None
+    halves: FloatArray, members: Members, squares: FloatArray, left: Left | None = None
 ) -> Measured:
-    """1 less the similarity of layers that are matched by it, on other folds than it is taken from.
+    """1 less the similarity of layers that are matched by it in the other half of the stimuli.
 
     Each layer of either system is matched with the other's most similar layer.
 
     Parameters
     ----------
-    folds : (n_folds, n_layers, n_layers) similarity in each fold
+    halves : (n_draws, 2, n_layers, n_layers) similarity in each half
     squares, left : (n_layers, n_layers) over all pairs, and without each block: with the matches of
-        all folds, how these change is how the distances do
+        all halves, how these change is how the distances do
     """
 
     def matched(values: FloatArray, chosen_by: FloatArray) -> FloatArray:
@@ -343,14 +356,12 @@ def of_best_match(
 
         return of_every_two(both, len(members.members), values.shape[:-2], 1.0)
 
-    others = folds.sum(axis=0) - folds
-    by_fold = 1.0 - matched(folds, others)
-    values, moved = by_fold.mean(axis=0), None
+    values, moved = 1.0 - matched(halves, halves[:, ::-1]).mean(axis=(0, 1)), None
     if left is not None:
-        chosen_by = folds.mean(axis=0)
+        chosen_by = halves.mean(axis=(0, 1))
         change = matched(squares, chosen_by) - matched(left.without, chosen_by)
         moved = Left(values + change, left.sizes)
-    return Measured(values, moved, by_fold)
+    return Measured(values, moved)
 
 
 def of_similarity(matrix: FloatArray, left: Left | None = None) -> Measured:
@@ -373,15 +384,19 @@ def table_of_distances(measured: Mapping[str, Measured], members: Members) -> pd
 
     Returns
     -------
-    measure, system, other, distance, lower, upper (95 % interval over stimuli)
+    measure, system, other, distance, lower, upper (95 % interval over stimuli), cross_validated
+    (squared distance, NaN where there is none)
     """
     rows: list[tuple[Any, ...]] = []
     names = members.members
     first, second = np.triu_indices(len(names), 1)
-    for measure, (values, left, *_) in measured.items():
+    for measure, (values, left, *_, squares) in measured.items():
+        crossed = np.full_like(values, np.nan) if squares is None else squares.values
         bounds = np.full((2, *values.shape), np.nan)
         if left is not None:
             bounds = np.stack(jackknife(values, left.without, left.sizes, (0.0, np.inf))[1:3])
         for a, b in zip(first, second, strict=True):
-            rows.append((measure, names[a], names[b], values[a, b], *bounds[:, a, b]))
+            rows.append(
+                (measure, names[a], names[b], values[a, b], *bounds[:, a, b], crossed[a, b])
+            )
     return pd.DataFrame(rows, columns=COLUMNS)

@@ -335,6 +335,16 @@ def divisions_of(units: IntArray, seed: int) -> IntArray:
     )
 
 
+def distances_above_0(squares: FloatArray) -> FloatArray:
+    """Distances (n_systems, n_systems) whose squares differ from these by a constant, for fits.
+
+    Neither ranks nor a fit with an intercept depend on the constant.
+    """
+    distances = np.sqrt(squares - min(0.0, float(squares.min())))
+    np.fill_diagonal(distances, 0.0)
+    return np.asarray(distances)
+
+
 def system_statistics(
     distances: Sequence[FloatArray], values: Mapping[str, Values], folds: IntArray
 ) -> PairStatistics:

@@ -3,15 +3,17 @@
 The similarities of all pairs of systems are regressed on whether the two have the same label, of
 every property at once. Pairs that share a system are not independent, so that the p-values are
 those of permutations of systems: the t of a property is compared with those of its labels
-exchanged.
+exchanged. Some systems are measured less well than others, which is no property of pairs: an effect
+of each system is taken out (as of actors in the social relations model), and the standard error in
+t is that of sums over the pairs of each system, which need not vary alike.
 
 Labels are exchanged only where that leaves every other property as it is: systems exchange them
 that agree on all other properties. Where all systems of one label of another property have one
 label of the property (it is nested there), they are no replicates of each other: they keep one
 label together, as a whole group, which exchanges it with other such groups (one system alone is one
-as well). Groups count once each: what is regressed is the mean similarity of their systems; where
-groups of different sizes exchange labels, with an effect of each group (as of actors in the social
-relations model). So the other properties explain as much in each permutation, and permuting the
+as well). Groups count once each: what is regressed is the mean similarity of their systems. Where
+so few exchange labels that no pairs would be left, effects of these are taken out only if their
+sizes differ. So the other properties explain as much in each permutation, and permuting the
 labels, their part that the others do not explain (double semi-partialing) or the residuals
 (Freedman and Lane) is the same.
 
@@ -23,8 +25,9 @@ whole, by those of the property with most labels if there are several.
 
 Sources: Krackhardt (1988); Dekker, Krackhardt and Snijders (2007), on double semi-partialing;
 Winkler, Webster, Vidaurre, Nichols and Smith (2015), on permutations within and of whole blocks;
-Snijders and Kenny (1999), on effects of actors; Shrout and Fleiss (1979), ICC(1), by the size of
-groups as of Donner (1986).
+Snijders and Kenny (1999), on effects of actors; Aronow, Samii and Assenova (2015), on the error of
+regressions on pairs; DiCiccio and Romano (2017), on permutations of such a t; Shrout and Fleiss
+(1979), ICC(1), by the size of groups as of Donner (1986).
 """
 
 from __future__ import annotations
@@ -61,7 +64,8 @@ class PropertyTest(NamedTuple):
     Attributes
     ----------
     name : of the property, or of several that are tested together
-    t : size of the coefficient over its standard error by least squares; of several together √F
+    t : size of the coefficient over its standard error, see the module; of several together the
+        square root of Wald's statistic
     p : two-sided, the share of permutations with as large a t; never 0; NaN where `smallest` is
         above `LEVEL`
     smallest : the smallest p that these systems allow, whatever their similarities: 1 over the
@@ -164,10 +168,12 @@ def _by_permutation(
     known = (np.where(alone, 0.0, every[0]), *every[1:])
     y, *columns = ((members.T @ one @ members)[first, second] for one in known)
     own, others = np.stack(columns[:n_own]), columns[n_own:]
-    n_systems = np.bincount(units)
-    if any(np.ptp(n_systems[strata == stratum]) for stratum in strata):
-        # How similar a group is to all others varies less where it is large, and is taken out.
-        others += [*np.eye(len(strata))[:, first] + np.eye(len(strata))[:, second]]
+    n_systems, ends = np.bincount(units), np.eye(len(strata))[first] + np.eye(len(strata))[second]
+    all_others = np.column_stack((*others, ends))
+    enough = len(y) - n_own - np.linalg.matrix_rank(all_others) >= len(strata)
+    # How similar a group is to all others varies less where it is large.
+    if enough or any(np.ptp(n_systems[strata == stratum]) for stratum in strata):
+        others += [*ends.T]
     left, sizes, _ = np.linalg.svd(np.column_stack((np.ones(len(y)), *others)), False)
     basis = left[:, sizes > _SAME * sizes[0]]
     beside, free = y - basis @ (basis.T @ y), len(y) - basis.shape[1] - n_own
@@ -185,7 +191,7 @@ def _by_permutation(
         drawn = orders[start : start + size]
         a, b = drawn[:, first], drawn[:, second]
         different.update(map(np.ndarray.tobytes, raw[:, a, b].swapaxes(0, 1).round(9)))
-        t = _statistics(rest[:, a, b].swapaxes(0, 1), beside, basis, max(1, free))
+        t = _statistics(rest[:, a, b].swapaxes(0, 1), beside, basis, ends)
         if start == 0:  # the labels as they are
             observed = float(t[0])
         as_large += int((t >= observed * (1 - _SAME)).sum())
@@ -307,25 +313,26 @@ def _orders(strata: IntArray, n_permutations: int, seed: int) -> IntArray:
     return orders
 
 
-def _statistics(drawn: FloatArray, beside: FloatArray, basis: FloatArray, free: int) -> FloatArray:
+def _statistics(
+    drawn: FloatArray, beside: FloatArray, basis: FloatArray, ends: FloatArray
+) -> FloatArray:
     """Size of t (n_orders,) of predictors (n_orders, n_own, n_pairs), the others given.
 
-    Of several predictors √F.
+    Of several predictors the square root of Wald's statistic.
 
     Parameters
     ----------
     beside : (n_pairs,) the similarities less what the others explain
     basis : (n_pairs, n_others) orthonormal, of the others
-    free : degrees of freedom of what is left
+    ends : (n_pairs, n_units) 1 at both units of a pair, else 0
     """
     own = drawn - (drawn @ basis) @ basis.T
     gram, moment = own @ own.swapaxes(1, 2), own @ beside
-    n_own = drawn.shape[1]
     known = np.linalg.eigvalsh(gram)[:, 0] > _SAME
-    gram[~known] = np.eye(n_own)
-    value = np.linalg.solve(gram, moment[..., None])[..., 0]
-    explained = (value * moment).sum(axis=1)
-    rest = np.maximum(beside @ beside - explained, 0.0) / free
-    size = np.sqrt(np.maximum(explained, 0.0) / n_own)
-    t = np.divide(size, np.sqrt(rest), out=np.full(len(own), np.inf), where=rest > 1e-30)
-    return np.where(known, t, 0.0)
+    gram[~known] = np.eye(drawn.shape[1])
+    value = np.linalg.solve(gram, moment[..., None])
+    rest = beside - (own * value).sum(axis=1)
+    of_units = (own * rest[:, None]) @ ends
+    spread = np.linalg.pinv(of_units @ of_units.swapaxes(1, 2), hermitian=True)
+    t = np.sqrt(np.maximum(np.einsum("oi,oij,oj->o", moment, spread, moment), 0.0))
+    return np.where(known, np.where((rest**2).sum(axis=1) > 1e-30, t, np.inf), 0.0)

@@ -1,10 +1,11 @@
 """What makes systems differ: a MLEM whose stimuli are systems and whose features are properties.
 
-The distances of systems are predicted from those of their properties by the non-negative ridge
-regression of `RidgeMLEM`. Systems are divided into folds, several times at random. ρ is of the
-pairs inside a fold, by a metric fitted to the pairs of the other systems. The importance of a
-property is how much ρ falls when the systems of a fold exchange its values; properties of a group
-exchange them together.
+Squared distances of systems, cross-validated over halves of the stimuli
+(`mlem_core.groups.halves`), are predicted from those of their properties by the non-negative ridge
+regression of `RidgeMLEM`. Noise in a system is then no distance; a square may be below 0. Systems
+are divided into folds, several times at random. ρ is of the pairs inside a fold, by a metric fitted
+to the pairs of the other systems. The importance of a property is how much ρ falls when the systems
+of a fold exchange its values; properties of a group exchange them together.
 
 Intervals are over systems and stimuli: the bootstrap draws systems (or whole classes of a property,
 such as families), the jackknife leaves out each block of stimuli, the penalty held. p is of the
@@ -33,12 +34,13 @@ from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.estimators.normal_equations import NormalEquations, ridge_weights
 from mlem_core.estimators.registry import FoldFits
 from mlem_core.estimators.ridge_solver import ALPHAS, RidgeSolver
-from mlem_core.groups.members import Measured
+from mlem_core.groups.members import Squares
 from mlem_core.groups.profiles import reach_of
 from mlem_core.groups.properties import (
     WHY,
     Properties,
     agreement_terms,
+    distances_above_0,
     divisions_of,
     system_statistics,
 )
@@ -108,7 +110,7 @@ class SecondLevel(NamedTuple):
 
 
 def second_level(
-    measured: Mapping[str, Measured],
+    measured: Mapping[str, Squares],
     properties: Properties,
     *,
     groups: Sequence[str] = (),
@@ -119,21 +121,27 @@ def second_level(
 
     Parameters
     ----------
-    measured : distances of n_systems systems by the name of each measure
+    measured : squared distances of n_systems systems by the name of each measure; none where they
+        are not computed; then `groups` are needed
     groups : (n_systems,) group of each system, such as seeds of one model, which are in one fold
         and are drawn as a whole; empty: each system for itself
     families : (n_systems,) in the place of groups there, where families are drawn as a whole
     seed : of the folds and permutations
     """
-    n = len(next(iter(measured.values())).values)
+    n = len(groups) or len(next(iter(measured.values())).values)
     labels = list(families or groups)
     units = np.unique(labels, return_inverse=True)[1] if labels else np.arange(n)
     n_units = int(units.max()) + 1
     notes = properties.notes()
-    if not properties.values or n < FEWEST or n_units < 4:
+    if not properties.values or n < FEWEST or n_units < 4 or not measured:
         few = f"{many(n, 'system')} in {n_units} groups" if n_units < n else many(n, "system")
         what = few if properties.values else "no property that differs"
         note = f"No second level: found {what}; expected at least {FEWEST} systems."
+        if properties.values and n >= FEWEST and n_units >= 4:
+            note = (
+                "No second level: there are no distances over halves of the stimuli. Compute "
+                "confidence intervals, or add stimuli."
+            )
         scores, rows, why = (pd.DataFrame(columns=names) for names in (SCORES, IMPORTANCES, WHY))
         return SecondLevel(scores, rows, why, [note])
     if n_units < CONCLUSIVE:
@@ -144,7 +152,7 @@ def second_level(
         )
     scores, rows = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
     factors = properties.factors | ({GROUP: list(groups)} if len({*groups}) < len(groups) else {})
-    for measure, (values, left, *_) in measured.items():
+    for measure, (values, left) in measured.items():
         try:
             fits = Divisions.of(values, properties, units, seed)
         except InputError as refused:
@@ -170,7 +178,8 @@ def second_level(
         notes += [note for note in untested if note not in notes]
         for part, value, half in zip(properties.parts, importances, reach, strict=True):
             rows.append((measure, part, value, value - half, value + half, p.get(part, np.nan)))
-    fitted = {name: measured[name].values for name in dict.fromkeys(own[0] for own in scores)}
+    names = dict.fromkeys(row[0] for row in scores)
+    fitted = {name: distances_above_0(measured[name].values) for name in names}
     why = pd.DataFrame(columns=WHY)
     if n_units >= CONCLUSIVE and len(fitted) > 1:
         why = agreement_terms(fitted, properties.values, properties.parts, units, seed)
@@ -212,14 +221,17 @@ class Divisions:
 
     @classmethod
     def of(
-        cls, distances: FloatArray, properties: Properties, units: IntArray, seed: int = 0
+        cls, targets: FloatArray, properties: Properties, units: IntArray, seed: int = 0
     ) -> Divisions:
-        """Divisions of systems, with what cross-validation by `RidgeSolver` finds in them."""
-        n, names = len(distances), list(properties.values)
+        """Divisions of systems, with what cross-validation by `RidgeSolver` finds in them.
+
+        `targets` are squared distances (n_systems, n_systems).
+        """
+        n, names = len(targets), list(properties.values)
         first, second = np.triu_indices(n, 1)
         folds, alphas, scores = divisions_of(units, seed), [], list[tuple[float, float]]()
         for of_systems in folds:
-            fits = fold_fits(distances, properties, of_systems)
+            fits = fold_fits(targets, properties, of_systems)
             alphas.append(fits.alpha[0])
             scores += [*zip(fits.rho[0].tolist(), fits.ceiling[0].tolist(), strict=True)]
         parts = tuple(tuple(map(names.index, own)) for own in properties.parts.values())
@@ -228,16 +240,16 @@ class Divisions:
         places = places_of(systems[:, None], systems, n)
         return cls(squares, places, parts, units, folds, np.stack(alphas), scores, seed)
 
-    def importances(self, distances: FloatArray, kept: Mask | None = None) -> FloatArray:
-        """(n_sets, n_parts) importances with each set of distances, means over folds; NaN of none.
+    def importances(self, targets: FloatArray, kept: Mask | None = None) -> FloatArray:
+        """(n_sets, n_parts) importances with each set of targets, means over folds; NaN of none.
 
         Parameters
         ----------
-        distances : (n_sets, n_systems, n_systems)
+        targets : (n_sets, n_systems, n_systems) squared distances
         kept : (n_systems, n_systems) mask of the pairs that are there; None: all
         """
         first, second = np.triu_indices(len(self.places), 1)
-        y = distances[:, first, second] ** 2
+        y = targets[:, first, second]
         there = np.ones(self.places.shape, bool) if kept is None else kept
         each = [
             (folds != fold, alpha)
@@ -253,10 +265,10 @@ class Divisions:
             tested = tested[there[np.ix_(tested, tested)].any(axis=1)]
             if len(tested) > 2 and fitted[at].sum() > 2:
                 found.append(self._fall(weights[:, at], y, tested, there))
-        none = np.full((len(distances), len(self.parts)), np.nan)
+        none = np.full((len(targets), len(self.parts)), np.nan)
         return np.mean(found, axis=0) if found else none
 
-    def variance(self, distances: FloatArray) -> FloatArray:
+    def variance(self, targets: FloatArray) -> FloatArray:
         """(n_parts,) variance of the importances over units of systems, by the bootstrap.
 
         Copies of a unit are in one fold; two copies of a system are no pair.
@@ -267,7 +279,7 @@ class Divisions:
         for drawn in rng.integers(0, len(of_unit), (REPLICATES, len(of_unit))):
             at = np.concatenate([of_unit[unit] for unit in drawn])
             kept = at[:, None] != at
-            found += [*self.of_systems(at).importances(distances[np.ix_(at, at)][None], kept)]
+            found += [*self.of_systems(at).importances(targets[np.ix_(at, at)][None], kept)]
         return np.asarray(np.nanvar(found, axis=0, ddof=1))
 
     def of_systems(self, at: IntArray) -> Divisions:
@@ -302,12 +314,12 @@ class Divisions:
         return np.asarray(rho - after.mean(axis=-1))
 
 
-def fold_fits(distances: FloatArray, properties: Properties, folds: IntArray) -> FoldFits:
-    """Fits of `RidgeSolver` to the distances of systems, one layer, tested on each fold.
+def fold_fits(targets: FloatArray, properties: Properties, folds: IntArray) -> FoldFits:
+    """Fits of `RidgeSolver` to squared distances of systems, one layer, tested on each fold.
 
     With fewer than three folds none is left to choose the penalty, which is the smallest then.
     """
-    pairs = system_statistics([distances], properties.values, folds)
+    pairs = system_statistics([distances_above_0(targets)], properties.values, folds)
     solver = RidgeSolver()
     if folds.max() < 2:
         solver.alphas = ALPHAS[:1]

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
-
-import numpy as np
+from functools import cached_property, partial
+from typing import Any, TypeVar
 
 from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.fit_cache import fitted_results
 from mlem_core.analysis.grouped import Member, labels_of
-from mlem_core.analysis.representations import representations_of
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.similarities import LayerSimilarity, rsa_of
-from mlem_core.base.typing import Counted, FloatArray, layer_name
-from mlem_core.base.work import cores
+from mlem_core.base.typing import FloatArray
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.groups.halves import (
+    FEWEST,
+    Halves,
+    cross_validated,
+    keep_halves,
+    known_halves,
+    profile_squares,
+    relation_squares,
+)
 from mlem_core.groups.members import (
     BEST,
     PROFILES,
@@ -34,69 +39,12 @@ from mlem_core.groups.second_level import SecondLevel, second_level
 from mlem_core.inference.chance import Chance
 from mlem_core.inference.intervals import LayerIntervals, Left
 from mlem_core.inference.layer_intervals import LEFT, known_intervals
-from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
-from mlem_core.pairs.ranks import PairRanks, pair_ranks
 from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
 from mlem_core.storage.store import Stage, Store
 
 T = TypeVar("T")
-DISTANCES = Stage("system-distances", 1, Measured)
-SECOND_LEVEL = Stage("second-level", 1, SecondLevel)
-FEWEST = 3  # systems that are compared
-# Stimuli of a fold whose pairs are compared; the first ones in random order where it has more.
-MOST = 500
-
-
-class _KeptFolds(NamedTuple):
-    """RSA in each fold, (n_folds, n_layers, n_layers)."""
-
-    rsa: FloatArray
-
-
-FOLDS = Stage("fold-similarity", 1, _KeptFolds)
-
-
-def keep_fold_similarity(analysis: Analysis, store: Store, progress: Counted | None = None) -> None:
-    """Keep the RSA of every two layers on the pairs inside each fold; none of one or two systems.
-
-    The largest of many similarities is large by chance. So each layer of a system is matched with
-    the layer of another that is the most similar one in the other folds, and compared in this fold.
-
-    Parameters
-    ----------
-    progress : called with the number of layers of folds that are done, and their total
-
-    Raises
-    ------
-    InputError
-        Representations that are no longer there.
-    """
-
-    def make() -> _KeptFolds:
-        layers, n_folds = analysis.layers, int(analysis.folds.max()) + 1
-        sources = {
-            model: representations_of(analysis, model, store)
-            for model in dict.fromkeys(model for model, _ in layers)
-        }
-        found = []
-        for fold in range(n_folds):
-            of_fold = np.flatnonzero(analysis.folds == fold)
-            rng = np.random.default_rng(analysis.spec.seed)
-            at = np.sort(rng.permutation(of_fold)[:MOST])
-            ranks = PairRanks(len(layers), len(at) * (len(at) - 1) // 2, store.root)
-            for place, (model, number) in enumerate(layers):
-                given, distance = sources[model][number], analysis.spec.distance_of(model)
-                rows = given[np.ix_(at, at)] if distance == PRECOMPUTED else given[..., at, :]
-                name = layer_name((model, number))
-                squared = squared_distances(rows, distance, layer=name, threads=cores())
-                ranks.put(place, pair_ranks(squared, overwrite=True, threads=cores()))
-                if progress is not None:
-                    progress(fold * len(layers) + place + 1, n_folds * len(layers))
-            found.append(ranks.rsa())
-        return _KeptFolds(np.stack(found))
-
-    if len({model for model, _ in analysis.layers}) >= FEWEST:
-        FOLDS.get(store, analysis.key(analysis.layers), make)
+DISTANCES = Stage("system-distances", 2, Measured)
+SECOND_LEVEL = Stage("second-level", 2, SecondLevel)
 
 
 @dataclass(frozen=True)
@@ -113,8 +61,9 @@ class SystemsSummary:
     left : of `mlem_core.inference.layer_intervals.stimuli_left`, for that of similarities
     compared : all layers by the similarity that models are compared by, as is `left`; None is RSA
     chance : of contributions to that similarity, which they are beyond then
-    store : that keeps distances and second level of the systems, which else are computed, and the
-        RSA in each fold (`keep_fold_similarity`), without which there is no best match
+    store : that keeps distances and second level of the systems, which else are computed, and
+        halves of the stimuli (`keep_halves`), without which there is no best match and no second
+        level
     """
 
     analysis: Analysis
@@ -165,25 +114,34 @@ class SystemsSummary:
         models = dict.fromkeys(model for model, _ in layers)
         members = Members.of([Member(model, model) for model in models], layers)
 
-        made: dict[str, Callable[[], Measured]] = {
-            PROFILES: lambda: of_profiles(self.results, layers, members, self.scores[2]),
-            self.by.name: lambda: of_similarity(
-                model_similarity(self.of_layers.values, members), by_model(self._all_left, members)
-            ),
-        }
-        folds = self.analysis.kept(FOLDS, self.store, self.analysis.layers)
-        if folds is not None and self.by.of_ranks:
-            made[BEST] = lambda: self._best(folds.rsa, members)
+        def profiles() -> Measured:
+            scores, _, left = self.scores
+            parts = None if left is None else Left(left.without[..., 1:], left.sizes)
+            square = partial(profile_squares, members=members)
+            return of_profiles(self.results, layers, members, left)._replace(
+                squares=halves and cross_validated(square, halves.profiles, scores[:, 1:], parts)
+            )
+
+        def similarity() -> Measured:
+            square = partial(relation_squares, members=members)
+            crossed = halves and cross_validated(square, halves.rsa, values, self._all_left)
+            return of_similarity(
+                model_similarity(values, members), by_model(self._all_left, members)
+            )._replace(squares=crossed if self.by.name == RSA else None)
+
+        halves, values = self.halves, self.of_layers.values
+        made: dict[str, Callable[[], Measured]] = {PROFILES: profiles, self.by.name: similarity}
+        if halves is not None and self.by.of_ranks:
+            made[BEST] = lambda: of_best_match(halves.rsa, members, values, self._all_left)
         if len(models) < FEWEST:
             made = {}
         found = {name: self._kept(DISTANCES, make, measure=name) for name, make in made.items()}
         return found, members
 
-    def _best(self, folds: FloatArray, members: Members) -> Measured:
-        """Distances by best match; `folds` are of all layers."""
-        at = [self.analysis.layers.index(layer) for layer in self.chosen.layers]
-        own = folds[:, at][:, :, at]
-        return of_best_match(own, members, self.of_layers.values, self._all_left)
+    @cached_property
+    def halves(self) -> Halves | None:
+        """Profiles and RSA in halves of the stimuli, where the store has them."""
+        return known_halves(self.analysis, self.store, self.chosen)
 
     @property
     def _all_left(self) -> Left | None:
@@ -212,6 +170,7 @@ class SystemsSummary:
         properties = self.properties
         if not measured or properties is None:
             return None
+        squares = {name: of.squares for name, of in measured.items() if of.squares is not None}
         units: dict[str, Any] = {
             "groups": [spec.group_of.get(name, name) for name in members.members],
             "families": groups_of_systems(self) if spec.resampled_whole else (),
@@ -219,17 +178,17 @@ class SystemsSummary:
         }
         return self._kept(
             SECOND_LEVEL,
-            lambda: second_level(measured, properties, **units),
+            lambda: second_level(squares, properties, **units),
             labels=labels_of_models(self.analysis, members.members),
             parts=spec.property_groups,
             kinds=spec.property_kinds,
-            measures=list(measured),
+            measures=list(squares),
             **units,
         )
 
     def _kept(self, stage: Stage[T], make: Callable[[], T], **more: Any) -> T:
         """What the store has of these systems, else what `make` gives, which is then kept."""
-        beside = {name: getattr(self, name) is not None for name in ("bounds", "left")}
+        beside = {name: getattr(self, name) is not None for name in ("bounds", "left", "halves")}
         key = self.analysis.key(self.chosen, by=self.by.name, **beside, **more)
         return make() if self.store is None else stage.get(self.store, key, make)
 
@@ -265,10 +224,10 @@ def groups_of_systems(summary: SystemsSummary) -> tuple[str, ...]:
 def keep_systems(analysis: Analysis, store: Store, selection: Selection | None = None) -> None:
     """Keep what the page of systems reads: fits, distances, second level; none of one or two.
 
-    Raises as `keep_fold_similarity`.
+    Raises as `keep_halves`.
     """
-    keep_fold_similarity(analysis, store)
     chosen = selection or analysis.select()
+    keep_halves(analysis, store, chosen)
     few = len({model for model, _ in analysis.layers}) < FEWEST
     if few or estimator_named(chosen.estimator).slow:
         return

@@ -79,7 +79,7 @@ class LayerPairs:
         """
         check_layers(layers, analysis.layers)
         selection = analysis.select(features, interactions=interactions)
-        columns = _columns_of(analysis, selection)
+        columns = columns_of(analysis, selection)
         stimuli, statistics = analysis.stimuli, None
         is_small = most_stimuli is None or len(stimuli) <= most_stimuli
         if analysis.design.is_complete and is_small:
@@ -174,7 +174,7 @@ def _counted(
     return distances
 
 
-def _columns_of(analysis: Analysis, selection: Selection) -> PairColumns:
+def columns_of(analysis: Analysis, selection: Selection) -> PairColumns:
     """Columns of all pairs of the stimuli of an analysis, of the selected features."""
     columns = analysis.pairs.columns
     numbers = [columns.features.index(name) for name in selection.features]

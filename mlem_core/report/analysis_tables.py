@@ -21,9 +21,9 @@ from mlem_core.base.text import listed
 from mlem_core.base.typing import Report, counting
 from mlem_core.data.columns import Kind
 from mlem_core.figures.captions import tau_by_chance
+from mlem_core.groups.halves import keep_halves
 from mlem_core.groups.noise_ceilings import ceiling_tables
 from mlem_core.groups.summary import GroupSummary, group_tables, lines
-from mlem_core.groups.systems import keep_fold_similarity
 from mlem_core.inference.chance import UNCORRECTED
 from mlem_core.inference.importance_chance import importances_by_chance, known_chance
 from mlem_core.inference.intervals import (
@@ -246,9 +246,7 @@ def _group_summary(
     if intervals is not None and analysis.spec.has_groups:
         left = stimuli_left(analysis, store, chosen, report=progress)
     chance = known_layer_chance(analysis, store, chosen)
-    if similarity.similarity.of_ranks:
-        count = counting(progress, "similarity in folds", "layers")
-        keep_fold_similarity(analysis, store, count)
+    keep_halves(analysis, store, chosen, counting(progress, "halves of the stimuli", "halves"))
     more: dict[str, Any] = {"compared": similarity, "chance": chance, "store": store}
     return GroupSummary(analysis, results, None, intervals, left, **more)
 

@@ -99,6 +99,7 @@ def make(store: Store, progress: Report) -> None:
     that are looked at first their own intervals, also coded by value, what else explains them, and
     the pairs of stimuli behind each term.
     """
+    from mlem_core.groups import halves
     from mlem_core.inference import explanation, layer_intervals, what_else
     from mlem_core.robustness import audit
 
@@ -116,6 +117,7 @@ def make(store: Store, progress: Report) -> None:
     pair = analysis.most_alike()
     layer_intervals.layer_intervals(analysis, store, report=progress)
     layer_intervals.chance_of_layers(analysis, store, report=progress)
+    halves.keep_halves(analysis, store, analysis.select())
     audit.audit(analysis, store, progress)
     what_else.explain_rest(analysis, pair, store, report=progress)
     behind_it = _pairs_behind(analysis, pair, store)
@@ -129,6 +131,7 @@ def make(store: Store, progress: Report) -> None:
         layer_intervals.LAYER_CHANCE.where(
             store, layer_intervals.chance_key(analysis, analysis.select())
         ),
+        halves.HALVES.where(store, analysis.key()),
         audit.STAGE.where(store, analysis.key()),
         what_else.STAGE.where(store, what_else.rest_key(analysis, analysis.select(layers=pair))),
         *behind_it,

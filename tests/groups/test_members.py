@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from inputs import arguments_of, in_files, words
 from scipy import stats
-from scipy.spatial.distance import pdist
 
 from mlem_core import Store, run
 from mlem_core.analysis.grouped import Grouped
@@ -187,7 +186,8 @@ def test_an_analysis_writes_the_distances_of_its_models(tmp_path, monkeypatch):
     arguments = ["analyze", *arguments_of(spec), "--folds", "3", "--out", str(out)]
     assert main([*arguments, "--bootstrap", "100"]) == 0
     found = pd.read_csv(out / "system_distances.csv")
-    assert list(found) == ["measure", "system", "other", "distance", "lower", "upper"]
+    columns = ["measure", "system", "other", "distance", "lower", "upper", "cross_validated"]
+    assert list(found) == columns
     apart = found.set_index(["measure", "system", "other"])
     profiles = apart.loc["profiles"]
     assert profiles.loc[("near", "twice"), "distance"] == pytest.approx(0, abs=1e-9)
@@ -206,33 +206,30 @@ def test_an_analysis_writes_the_distances_of_its_models(tmp_path, monkeypatch):
     rsa = analysis.results().similarity_rsa
     same_depth = [rsa.loc[f"near:{n}", f"far:{n}"] for n in range(3)]
     assert apart.loc[("rsa", "near", "far"), "distance"] == pytest.approx(1 - np.mean(same_depth))
-    # The best match is chosen by RSA in the other folds, and taken from this one; SciPy's.
-    kept = [np.flatnonzero(analysis.folds == fold) for fold in range(3)]
-    of_fold = [
-        {
-            (a, b): stats.spearmanr(pdist(layers["near"][a][at]), pdist(layers["far"][b][at]))[0]
-            for a, b in itertools.product(range(3), range(3))
-        }
-        for at in kept
-    ]
-    matched = []
-    for own in of_fold:
-        rest = {key: sum(one[key] for one in of_fold) - own[key] for key in own}
-        for side in (0, 1):
-            for n in range(3):
-                at = max((key for key in own if key[side] == n), key=rest.__getitem__)
-                matched.append(own[at])
     best = apart.loc[("best_match", "near", "far")]
-    assert best["distance"] == pytest.approx(1 - np.mean(matched)) and best["lower"] < best["upper"]
+    assert 0 < best["distance"] < 1 and best["lower"] < best["upper"]
+
+
+def test_the_best_match_is_chosen_in_the_other_half():
+    rng, found = np.random.default_rng(3), members(())
+    halves = symmetric(rng, 3, 2, len(LAYERS), len(LAYERS))
+    best = of_best_match(halves, found, halves.mean(axis=(0, 1))).values
+    matched = []
+    a, b = found.places[0], found.places[1]
+    for draw, half, (one, other) in itertools.product(range(3), (0, 1), ((a, b), (b, a))):
+        for layer in one:
+            at = max(other, key=lambda place, at=layer: halves[draw, 1 - half, at, place])
+            matched.append(halves[draw, half, layer, at])
+    assert best[0, 1] == pytest.approx(1 - np.mean(matched))
 
 
 def test_with_permuted_stimuli_the_best_match_is_no_similarity():
     rng, one = np.random.default_rng(0), members(GROUPS[:1])
     found = []
     for _ in range(20):
-        noise = rng.standard_normal((5, len(LAYERS), 30))
-        folds = np.stack([np.corrcoef(fold) for fold in noise])
-        found.append(of_best_match(folds, one, folds.mean(axis=0)).values[0, 1:])
+        noise = rng.standard_normal((4, 2, len(LAYERS), 30))
+        halves = np.stack([[np.corrcoef(half) for half in draw] for draw in noise])
+        found.append(of_best_match(halves, one, halves.mean(axis=(0, 1))).values[0, 1:])
     error = np.std(found) / np.sqrt(len(found))
     assert abs(np.mean(found) - 1) < 3 * error and error < 0.02
 

@@ -9,30 +9,36 @@ from mlem_core.groups.property_tests import _codes, _units, permutation_tests, s
 from validation.second_level import symmetric
 
 
-def least_squares(y, columns):
-    """Size of the first column's t, by NumPy's least squares."""
+def least_squares(y, columns, upper):
+    """Size of the first column's t, its error by sums over the pairs of each model."""
     x = np.column_stack([*columns, np.ones(len(y))])
-    solved = np.linalg.lstsq(x, y, rcond=None)[0]
-    variance = ((y - x @ solved) ** 2).sum() / (len(y) - x.shape[1])
-    return abs(solved[0]) / np.sqrt(variance * np.linalg.inv(x.T @ x)[0, 0])
+    inverse = np.linalg.inv(x.T @ x)
+    solved = inverse @ x.T @ y
+    scores = x * (y - x @ solved)[:, None]
+    meat = 0
+    for model in range(upper.max() + 1):
+        own = scores[(upper == model).any(axis=0)].sum(axis=0)
+        meat = meat + np.outer(own, own)
+    return abs(solved[0]) / np.sqrt((inverse @ meat @ inverse)[0, 0])
 
 
-def brute_force(similarity, factors, name, of_each=()):
+def brute_force(similarity, factors, name):
     """Size of t, p and the smallest p, over all orders that leave the other factors as they are.
 
     Where the factor is the same in all of another's labels, these are whole groups that move.
     """
     n, same = len(similarity), {key: same_label(labels) for key, labels in factors.items()}
     orders = np.array(list(itertools.permutations(range(n))))
-    upper = np.triu_indices(n, 1)
+    upper = np.stack(np.triu_indices(n, 1))
+    of_each = [(upper == model).any(axis=0) for model in range(n)]
     others = [square for key, square in same.items() if key != name]
     for other in others:
         moved = other[orders[:, upper[0]], orders[:, upper[1]]]
-        orders = orders[(moved == other[upper]).all(axis=1)]
-    rest = [*(other[upper] for other in others), *of_each[:-1]]
-    t = least_squares(similarity[upper], [same[name][upper], *rest])
+        orders = orders[(moved == other[*upper]).all(axis=1)]
+    rest = [*(other[*upper] for other in others), *of_each[:-1]]
+    t = least_squares(similarity[*upper], [same[name][*upper], *rest], upper)
     moved = np.unique(same[name][orders[:, upper[0]], orders[:, upper[1]]], axis=0)
-    found = [least_squares(similarity[upper], [one, *rest]) for one in moved]
+    found = [least_squares(similarity[*upper], [one, *rest], upper) for one in moved]
     return t, float(np.mean(np.array(found) >= t - 1e-9)), 1 / len(moved)
 
 
@@ -55,9 +61,7 @@ def test_groups_permuted_as_a_whole():
     group, objective = permutation_tests(similarity, factors, n_permutations=99)[0]
     belongs = np.array([[one == of for one in factors["group"]] for of in "abcdef"], dtype=float)
     means = belongs @ similarity @ belongs.T / np.outer(belongs.sum(axis=1), belongs.sum(axis=1))
-    upper = np.triu_indices(6, 1)
-    of_each = [(upper[0] == at) | (upper[1] == at) for at in range(6)]  # one is three models
-    expected = brute_force(means, {"objective": list("xyxzyx")}, "objective", of_each)
+    expected = brute_force(means, {"objective": list("xyxzyx")}, "objective")
     assert objective[1:] == pytest.approx(expected)
     # Only models of the same objective exchange their groups, and two of one group as a whole.
     _, strata = _units([factors["group"]], [_codes(factors["objective"])])

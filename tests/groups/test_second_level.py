@@ -6,7 +6,7 @@ from sklearn.linear_model import Ridge
 
 from mlem_core.analysis.grouped import labels_of
 from mlem_core.cli.commands import main
-from mlem_core.groups.members import Measured
+from mlem_core.groups.members import Squares
 from mlem_core.groups.properties import Properties, agreement_terms, kind_and_values, read_systems
 from mlem_core.groups.property_tests import (
     _codes,
@@ -37,12 +37,12 @@ def systems(n, rng):
 @pytest.mark.slow
 def test_it_is_ridge_on_explicit_pairs_and_names_the_planted_property():
     properties, distances = systems(20, np.random.default_rng(0))
-    found = second_level({"rsa": Measured(distances)}, properties)
+    found = second_level({"rsa": Squares(distances**2)}, properties)
     of = found.importances.set_index("property")
     assert of.loc["date", "lower"] > 0.3 and of.loc["date", "p"] < 0.01
     assert (of.loc[["family", "size"], "importance"].abs() < 0.1).all()
 
-    divisions = Divisions.of(distances, properties, np.arange(20))
+    divisions = Divisions.of(distances**2, properties, np.arange(20))
     falls = []
     for division, folds in enumerate(divisions.folds):
         for fold in range(folds.max() + 1):
@@ -70,9 +70,9 @@ def test_it_is_ridge_on_explicit_pairs_and_names_the_planted_property():
 
 def test_a_division_without_three_folds_has_the_smallest_penalty():
     properties, distances = systems(8, np.random.default_rng(1))
-    assert (fold_fits(distances, properties, np.arange(8) % 2).alpha == 1e-4).all()
+    assert (fold_fits(distances**2, properties, np.arange(8) % 2).alpha == 1e-4).all()
     few = Properties({"date": np.arange(6.0)})
-    assert "expected at least 8" in second_level({"rsa": Measured(np.ones((6, 6)))}, few).notes[0]
+    assert "expected at least 8" in second_level({"rsa": Squares(np.ones((6, 6)))}, few).notes[0]
 
 
 @pytest.mark.parametrize("clustered", [0.0, 1.0])
@@ -95,11 +95,11 @@ def test_numbers_that_families_share_are_exchanged_by_families(clustered):
 
 def test_systems_drawn_once_have_the_importances_of_their_pairs_alone():
     properties, distances = systems(16, np.random.default_rng(2))
-    divisions = Divisions.of(distances, properties, np.arange(16))
+    divisions = Divisions.of(distances**2, properties, np.arange(16))
     at = np.delete(np.arange(16), [3, 8])
     kept = np.isin(np.arange(16), at)
-    expected = divisions.importances(distances[None], kept[:, None] & kept)
-    drawn = divisions.of_systems(at).importances(distances[np.ix_(at, at)][None])
+    expected = divisions.importances(distances[None] ** 2, kept[:, None] & kept)
+    drawn = divisions.of_systems(at).importances(distances[np.ix_(at, at)][None] ** 2)
     np.testing.assert_allclose(drawn, expected, atol=1e-12)
 
 
@@ -113,7 +113,7 @@ def test_dates_of_families_in_one_architecture_each_are_exchanged_by_families():
     assert test.smallest == pytest.approx(1 / 576)  # 4! orders in each architecture
     # Three families have six orders.
     few = Properties({"date": family[:9] + rng.random(9), "family": [*map(str, family[:9])]})
-    found = second_level({"rsa": Measured(systems(9, rng)[1])}, few)
+    found = second_level({"rsa": Squares(systems(9, rng)[1] ** 2)}, few)
     assert "9 systems are too few for a conclusion on date" in found.lines()[-1]
     assert np.isnan(found.importances.set_index("property").loc["date", "p"])
 

@@ -15,9 +15,9 @@ from screens import Screen, in_this_process, jobs_in, ran
 
 from mlem_core.base.files import write_json
 from mlem_core.groups import systems as kept_systems
+from mlem_core.groups.halves import keep_halves
 from mlem_core.groups.members import table_of_distances
 from mlem_core.groups.summary import GroupSummary
-from mlem_core.groups.systems import keep_fold_similarity
 from mlem_core.report.archive import write_archive
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, processes, runner
@@ -361,7 +361,7 @@ def test_systems_are_compared_and_two_of_them_are_chosen(store, tmp_path, monkey
     spec = systems(tmp_path, names, groups=members, labels=labels)
     job = ran(spec, store)
     analysis, other = job.analysis(), Store(tmp_path / "other")
-    keep_fold_similarity(analysis, other)
+    keep_halves(analysis, other, analysis.select())
     here = GroupSummary(analysis, analysis.results(), store=other)
     expected = here.system_distances
     # The run has kept all of it, so that the page only reads.

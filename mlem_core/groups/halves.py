@@ -1,0 +1,197 @@
+"""Squared distances of systems, cross-validated over halves of the stimuli.
+
+What noise adds to a difference of two systems is in its square, so that systems which are measured
+less well seem to lie apart. The difference in one half of the stimuli times that in the other has
+noise of its own in either half: products are 0 on average where two systems are equal, and may be
+below 0 (as the crossnobis distance of Walther et al. 2016, with halves for its runs). Halves are of
+whole sentences (or whatever stays together in a fold), and their metrics are fitted apart.
+
+Pairs of stimuli are in one half only, so that ranks of their distances cannot be subtracted across
+halves. Their products with the ranks of a third system can: the RSA of a system with all others.
+These are taken in proportion, since noise in a system lowers all of them alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from mlem_core.analysis.analysis import Analysis, Selection
+from mlem_core.analysis.representations import representations_of
+from mlem_core.base.typing import Counted, FloatArray, IntArray, layer_name
+from mlem_core.data.folds import FEWEST_TESTED, tested
+from mlem_core.estimators.registry import estimator_named
+from mlem_core.groups.members import Members, Squares, model_similarity, of_every_two
+from mlem_core.inference.intervals import Left
+from mlem_core.inference.layer_pairs import columns_of
+from mlem_core.measures.importance import fitted
+from mlem_core.pairs.designs import PairDesign
+from mlem_core.pairs.resampling_units import StimulusUnits
+from mlem_core.pairs.similarities import RSA
+from mlem_core.pairs.statistics import ComparedPairs, pair_statistics
+from mlem_core.storage.store import Stage, Store
+
+FEWEST = 3  # systems that are compared
+# Divisions into halves, and stimuli of a half; random whole sentences where it has more.
+DRAWS, MOST = 3, 500
+
+
+class Halves(NamedTuple):
+    """Profiles and similarity of n_layers layers in halves of the stimuli, drawn n_draws times.
+
+    profiles : (n_draws, 2, n_layers, n_parts) held-out importances, means over folds
+    rsa : (n_draws, 2, n_layers, n_layers)
+    """
+
+    profiles: FloatArray
+    rsa: FloatArray
+
+
+HALVES = Stage("halves", 1, Halves)
+
+
+def known_halves(analysis: Analysis, store: Store | None, selection: Selection) -> Halves | None:
+    """`keep_halves`, of the layers of a selection, where the store has them; computes nothing."""
+    every = replace(selection, layers=tuple(analysis.layers), similarity=RSA)
+    halves = analysis.kept(HALVES, store, every)
+    if halves is None:
+        return None
+    at = [analysis.layers.index(layer) for layer in selection.layers]
+    return Halves(halves.profiles[:, :, at], halves.rsa[:, :, at][..., at])
+
+
+def keep_halves(
+    analysis: Analysis, store: Store, selection: Selection, progress: Counted | None = None
+) -> None:
+    """Keep profiles and RSA of all layers in halves of the stimuli; none of one or two systems.
+
+    Nor are there any of too few stimuli. Estimators that are slow are replaced by ridge.
+
+    Parameters
+    ----------
+    selection : its features and estimator count
+    progress : called with the number of halves that are done, and their total
+
+    Raises InputError: representations that are no longer there.
+    """
+    units = StimulusUnits.of(analysis.stimuli, analysis.folds).together
+    rng, n_folds = np.random.default_rng(analysis.spec.seed), int(analysis.folds.max()) + 1
+    halves = list[IntArray]()
+    for _ in range(DRAWS):
+        halves += draw_halves(units, analysis.folds, 2 * MOST, rng)
+    smallest = min(tested(analysis.folds[rows], n_folds).min() for rows in halves)
+    models = dict.fromkeys(model for model, _ in analysis.layers)
+    if len(models) < FEWEST or smallest < FEWEST_TESTED:
+        return
+
+    def make() -> Halves:
+        estimator = "ridge" if estimator_named(selection.estimator).slow else selection.estimator
+        columns, items = columns_of(analysis, selection), analysis.design.items
+        sources = {model: representations_of(analysis, model, store) for model in models}
+        profiles, rsa = [], []
+        for done, rows in enumerate(halves, 1):
+            design = PairDesign.complete(len(rows), None if items is None else items[rows])
+            statistics = pair_statistics(
+                ComparedPairs.of_columns(columns.of_stimuli(rows), analysis.folds[rows], design),
+                [partial(sources[model].of, layer, rows) for model, layer in analysis.layers],
+                names=[layer_name(layer) for layer in analysis.layers],
+                distance=[analysis.spec.distance_of(model) for model, _ in analysis.layers],
+            )
+            profiles.append(fitted(statistics, estimator).mean_scores[:, 1:])
+            rsa.append(statistics.moments.rsa)
+            if progress is not None:
+                progress(done, len(halves))
+        shape = (DRAWS, 2, len(analysis.layers), -1)
+        return Halves(np.reshape(profiles, shape), np.reshape(rsa, shape))
+
+    every = replace(selection, layers=tuple(analysis.layers), similarity=RSA)
+    HALVES.get(store, analysis.key(every), make)
+
+
+def draw_halves(
+    units: IntArray, folds: IntArray, most: int, rng: np.random.Generator
+) -> tuple[IntArray, IntArray]:
+    """Stimuli, ascending, of two random halves that share no unit, each with as much of every fold.
+
+    Parameters
+    ----------
+    units, folds : (n_stimuli,) what stays together, and the fold of each stimulus
+    most : of more stimuli a random part is taken, about so many
+    """
+    _, first, unit = np.unique(units, return_index=True, return_inverse=True)
+    order = rng.permutation(len(first))
+    order = order[np.argsort(folds[first[order]], kind="stable")]
+    half = np.empty(len(order), dtype=np.int64)
+    half[order] = np.arange(len(order)) % 2
+    drawn = np.empty(len(order), dtype=bool)
+    drawn[order] = np.arange(len(order)) // 2 % max(1.0, len(units) / most) < 1
+    return np.flatnonzero((drawn & (half == 0))[unit]), np.flatnonzero((drawn & (half == 1))[unit])
+
+
+def cross_validated(
+    square: Callable[[FloatArray, FloatArray], FloatArray],
+    halves: FloatArray,
+    total: FloatArray,
+    left: Left | None,
+) -> Squares:
+    """Cross-validated squared distances, means over draws of halves.
+
+    Without a block of stimuli they change as the squared distances over all stimuli do.
+
+    Parameters
+    ----------
+    square : products of differences in one array (..., n_layers, n) and in another
+    halves, total, left : such arrays in halves (n_draws, 2, ...), of all stimuli, and without each
+        block
+    """
+    values = square(halves[:, 0], halves[:, 1]).mean(axis=0)
+    if left is None:
+        return Squares(values)
+    change = square(left.without, left.without) - square(total, total)
+    return Squares(values, Left(values + change, left.sizes))
+
+
+def profile_squares(first: FloatArray, second: FloatArray, members: Members) -> FloatArray:
+    """Squared distances of profiles: means over layers of the same relative depth.
+
+    Layers are not aligned by their profiles: noise would choose the alignment.
+
+    Parameters
+    ----------
+    first, second : (..., n_layers, n_parts) in either half
+
+    Returns (..., n_systems, n_systems).
+    """
+
+    def matched(a: int, b: int) -> tuple[FloatArray, FloatArray]:
+        i, j = members.matched(a, b)
+        products = (first[..., i, :] - first[..., j, :]) * (second[..., i, :] - second[..., j, :])
+        square = products.sum(axis=-1).mean(axis=-1)
+        return square, square
+
+    return of_every_two(matched, len(members.members), first.shape[:-2], 0.0)
+
+
+def relation_squares(first: FloatArray, second: FloatArray, members: Members) -> FloatArray:
+    """Squared distances of the similarities that systems have with all other systems.
+
+    Those of systems a and b with the others, as vectors of length 1, are subtracted.
+
+    Parameters
+    ----------
+    first, second : (..., n_layers, n_layers) similarities in either half
+
+    Returns (..., n_systems, n_systems).
+    """
+    s, t = (np.nan_to_num(model_similarity(half, members)) for half in (first, second))
+    # Without each other system in turn: entry (a, b) is of a without b.
+    lengths = [np.sqrt((half**2).sum(axis=-1)[..., None] - half**2) for half in (s, t)]
+    length, other = (np.maximum(values, 1e-12) for values in lengths)
+    with_itself = ((s * t).sum(axis=-1)[..., None] - s * t) / (length * other)
+    crossed = s @ t.swapaxes(-2, -1) / (length * other.swapaxes(-2, -1))
+    square = with_itself - crossed
+    return (square + square.swapaxes(-2, -1)) * (1.0 - np.eye(square.shape[-1]))
