@@ -8,10 +8,9 @@ from functools import partial
 import streamlit as st
 
 from mlem_core.base.text import fraction
-from mlem_core.base.typing import parse_layer
 from mlem_core.figures import captions
 from mlem_core.figures.compare import importance_of
-from mlem_core.inference.intervals import agreement_interval, similarity_table
+from mlem_core.inference.intervals import agreement_interval
 from mlem_core.measures.similarity import agreement
 from pages.parts import choices, exporting, frame, stored, uncertainty
 from pages.parts.choices import without_minus_zero
@@ -83,7 +82,7 @@ def _order(view: View) -> None:
             help="Similar layers beside each other, with their tree, or each model's layers in "
             "their order.",
         )
-        if view.shown().audit is not None:
+        if len(view.shown().marks):
             uncertainty.choose_marks()
 
 
@@ -98,10 +97,14 @@ def _features(view: View, a: str, b: str) -> None:
 def _similarities(view: View, a: str, b: str) -> None:
     results = view.results
     bounds: dict[str, tuple[float, float]] = {}
-    if (intervals := view.shown().intervals) is not None and a != b:
-        row = similarity_table(intervals, list(map(parse_layer, (a, b)))).table.iloc[0]
+    among = ""
+    if (tests := view.shown().similarity_tests) is not None and a != b:
+        both = tests.table["layer_a"].isin((a, b)) & tests.table["layer_b"].isin((a, b))
+        row = tests.table[both].iloc[0]
         names = "weighted_tau", "rsa"
         bounds = {name: (row[f"{name}_lower"], row[f"{name}_upper"]) for name in names}
+        if row["chosen_from"]:
+            among = f" Chosen as the largest of {row['chosen_from']:,} pairs; the CI allows for it."
     left, right = st.columns(2)
     left.metric(
         "By features (weighted τ)",
@@ -114,7 +117,7 @@ def _similarities(view: View, a: str, b: str) -> None:
         "By distances (RSA)",
         fraction(results.similarity_rsa.loc[a, b]),
         **uncertainty.around(bounds.get("rsa")),
-        help="Spearman ρ of the neural distances of the two layers over all pairs.",
+        help=f"Spearman ρ of the neural distances of the two layers over all pairs.{among}",
     )
     of_layers = compared_layers(view)
     by = of_layers.similarity

@@ -8,7 +8,8 @@ import streamlit as st
 
 from mlem_core.base.typing import parse_layer
 from mlem_core.figures.canvas import verdicts
-from mlem_core.inference.intervals import importance_difference_table, score_table, similarity_table
+from mlem_core.inference.explained import tested_similarities
+from mlem_core.inference.intervals import importance_difference_table, score_table
 from mlem_core.inference.resample import sampled_of
 from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.robustness.flags import summary
@@ -75,11 +76,12 @@ def _tests(view: View) -> None:
             uncertainty.show_tests(
                 view,
                 chosen,
-                similarity_table(chosen, view.layers, correction),
+                tested_similarities(view.analysis, chosen, view.layers, correction),
                 "similarity-tests",
                 "Similarities",
                 f"Of both similarities of every two layers; {name}_p says whether "
-                f"{SIMILARITIES[name].short} is other than 0. "
+                f"{SIMILARITIES[name].short} is other than 0. The interval of the most similar two "
+                "allows for their choice from so many pairs (chosen_from). "
                 "The interval of τ is that of profiles drawn with the errors of their importances; "
                 "it is a rough guide where few features matter.",
             )

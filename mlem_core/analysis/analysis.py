@@ -24,7 +24,7 @@ from mlem_core.data.folds import folds_over, untested_items
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.measures.importance import Fits, fitted
-from mlem_core.measures.similarity import most_alike
+from mlem_core.measures.similarity import Candidates, candidates, most_alike
 from mlem_core.pairs.designs import PairDesign, n_pairs
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.pairs.statistics import PairStatistics
@@ -142,6 +142,8 @@ class Analysis:
     fits : by the estimator of the analysis, where it is fitted to single pairs; else None
     otherwise_coded : statistics of the same pairs in the coding that some folds choose and most do
         not, see `mlem_core.analysis.planning`; None where all choose one
+    variance : shares of the variance of each layer, see `mlem_core.pairs.variance_shares`; None of
+        analyses of older versions
 
     Examples
     --------
@@ -162,6 +164,7 @@ class Analysis:
     pair_errors: pd.DataFrame = field(default_factory=pair_errors.none)
     fits: Fits | None = None
     otherwise_coded: PairStatistics | None = None
+    variance: pd.DataFrame | None = None
 
     plot = Later("figures.plots", "AnalysisPlots")
 
@@ -278,9 +281,16 @@ class Analysis:
         """
         chosen = self.select(layers=layers).layers
         at = [self.layers.index(layer) for layer in chosen]
-        files = [name for name, _ in self.spec.representations]
         square = (self.rsa if values is None else values)[np.ix_(at, at)]
-        return most_alike(square, chosen, files, self.spec.group_of)
+        return most_alike(square, chosen, *self._files_and_groups)
+
+    def candidates(self, layers: Sequence[Layer], square: FloatArray) -> Candidates:
+        """Pairs to choose the most similar from, by the similarities (n_layers, n_layers)."""
+        return candidates(square, layers, *self._files_and_groups)
+
+    @property
+    def _files_and_groups(self) -> tuple[list[str], Mapping[str, str]]:
+        return [name for name, _ in self.spec.representations], self.spec.group_of
 
     def results(
         self,

@@ -37,6 +37,7 @@ from mlem_core.pairs.statistics_file import load_statistics, save_statistics
 # Beside stimuli.csv, where features are given by their distances.
 RDMS = "rdms.npz"
 PAIR_ERRORS = "pair_errors.csv"
+VARIANCE = "variance.csv"
 # Of an estimator that is fitted to single pairs.
 FITS = "fits.npz"
 # Of an analysis some of whose folds choose another coding than most.
@@ -59,6 +60,8 @@ def save_analysis(analysis: Analysis, folder: Path | str) -> None:
     np.save(target / "folds.npy", analysis.folds)
     if not analysis.pair_errors.empty:
         analysis.pair_errors.to_csv(target / PAIR_ERRORS, index=False)
+    if analysis.variance is not None:
+        analysis.variance.to_csv(target / VARIANCE, index=False)
     if analysis.maps:
         kept = [layer for layer in analysis.layers if layer in analysis.maps]
         points = np.stack([analysis.maps[layer] for layer in kept]).astype(np.float32)
@@ -150,10 +153,19 @@ def load_analysis(folder: Path | str) -> Analysis:
     spec, kinds = AnalysisSpec.from_dict(about.spec), about.kinds
     whole = read_kept(source / "stimuli.csv", kinds, about.stimuli, source / RDMS)
     whole = whole.select(list(kinds))
-    maps, stress, errors = {}, {}, pair_errors.none()
+    maps, stress, errors, variance = {}, {}, pair_errors.none(), None
     if (source / PAIR_ERRORS).exists():
         columns: Any = pair_errors.COLUMNS
         errors = pd.read_csv(source / PAIR_ERRORS, dtype=columns, keep_default_na=False)
+    if (source / VARIANCE).exists():
+        # A model may be called NA.
+        text: Any = {"model": str}
+        variance = pd.read_csv(
+            source / VARIANCE,
+            dtype=text,
+            keep_default_na=False,
+            na_values={"first": "", "unit": ""},
+        )
     if (source / "maps.npz").exists():
         with np.load(source / "maps.npz", allow_pickle=False) as kept:
             points = kept["points"].astype(np.float64)
@@ -177,6 +189,7 @@ def load_analysis(folder: Path | str) -> Analysis:
         pair_errors=errors,
         fits=_fits(source / FITS),
         otherwise_coded=otherwise_coded,
+        variance=variance,
     )
 
 

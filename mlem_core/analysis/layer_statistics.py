@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -39,6 +39,7 @@ from mlem_core.pairs.statistics import (
     passes_over_layers,
 )
 from mlem_core.pairs.statistics_file import load_statistics, save_statistics
+from mlem_core.pairs.variance_shares import VarianceShares
 from mlem_core.storage.store import InFile, Stage, Store
 
 # Twice the rank of a pair is kept in 32 bits.
@@ -52,15 +53,17 @@ class AnalysisStatistics(NamedTuple):
     notes : sentences about what is not exact or was left out
     positions : which of the layers these are
     errors : how much the choice of the pairs matters, see `mlem_core.analysis.pair_errors`
+    variance : model, layer, first, unit, see `mlem_core.pairs.variance_shares`
     """
 
     pairs: Annotated[PairStatistics, InFile(save_statistics, load_statistics)]
     notes: list[str]
     positions: list[int]
     errors: pd.DataFrame
+    variance: pd.DataFrame
 
 
-STATISTICS = Stage("pair-statistics", 1, AnalysisStatistics)
+STATISTICS = Stage("pair-statistics", 2, AnalysisStatistics)
 
 
 def layer_statistics(
@@ -91,7 +94,8 @@ def layer_statistics(
         **spec.pair_choices,
     }
     digest = store.key(STATISTICS.name, STATISTICS.version, **depends_on)
-    passes = LayerPasses(digest, columns, folds, items, spec, store.root)
+    first = None if stimuli.word_index is None else stimuli.word_index == 0
+    passes = LayerPasses(digest, columns, folds, items, first, spec, store.root)
 
     def make() -> AnalysisStatistics:
         progress(0, len(sources))
@@ -127,11 +131,13 @@ def _statistics_of(
     """Statistics of all layers from the pass over each, without those that have an error."""
     ranks = PairRanks(len(layers), compared.design.n_pairs, store.root)
     statistics: list[LayerStatistics] = []
+    variance: list[tuple[Any, ...]] = []
     errors: dict[int, InputError] = {}
     for position, result in results:
         if not isinstance(result, InputError):
             ranks.put(position, result.doubled)
             statistics.append(result.statistics)
+            variance.append((*layers[position], *result.variance))
             continue
         errors[position] = result
         if len(errors) == len(layers):
@@ -140,14 +146,15 @@ def _statistics_of(
     products = compared.rank_products(ranks, positions)
     pairs = compared.together(statistics, products)
     notes = [f"A layer was left out: {errors[position]}" for position in sorted(errors)]
+    shares = pd.DataFrame(variance, columns=["model", "layer", *VarianceShares._fields])
     if compared.design.is_complete:
-        return AnalysisStatistics(pairs, notes, positions, pair_errors.none())
+        return AnalysisStatistics(pairs, notes, positions, pair_errors.none(), shares)
     n_designs, n_stimuli = compared.design.n_designs, compared.design.n_stimuli
     used = [layers[position] for position in positions]
     without_design = compared.without_each_design(statistics, products)
     of_choice = design_errors(used, pairs, without_design, spec.estimator)
     sentence = errors_sentence(of_choice, pairs.n_pairs, n_pairs(n_stimuli), n_designs)
-    return AnalysisStatistics(pairs, [sentence, *notes], positions, of_choice)
+    return AnalysisStatistics(pairs, [sentence, *notes], positions, of_choice, shares)
 
 
 def training_pairs(
@@ -200,7 +207,7 @@ def _by_threads(
 # A unit of work of other processes is a layer. Its result is an entry, so that a run that was
 # broken off goes on from the layers that are done; the entries go when the statistics of all layers
 # are kept.
-LAYERS = Stage("layer-pass", 1, LayerPass)
+LAYERS = Stage("layer-pass", 2, LayerPass)
 
 
 @dataclass(frozen=True)
@@ -214,15 +221,17 @@ class LayerPasses:
     columns: Sequence[FeatureColumn] = field(compare=False)
     folds: IntArray = field(compare=False)
     items: IntArray | None = field(compare=False)
+    first: NDArray[np.bool_] | None = field(compare=False)
     spec: AnalysisSpec = field(compare=False)
     root: Path = field(compare=False)
 
     def compared(self, design: PairDesign) -> ComparedPairs:
         """The compared pairs of a design."""
         spec = self.spec
-        return ComparedPairs.of(
+        compared = ComparedPairs.of(
             self.columns, self.folds, spec.missing, interactions=spec.interactions, design=design
         )
+        return replace(compared, first=self.first)
 
     def keys(self, sources: Mapping[Layer, Representations]) -> list[dict[str, Any]]:
         """What the entry of each layer in the store depends on."""

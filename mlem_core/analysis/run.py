@@ -136,7 +136,7 @@ def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet 
 
     settled_spec, choice = settled(asked, stimuli, of_rows)
     columns_used = resolved_columns(stimuli, settled_spec.values)
-    pairs, notes, positions, errors = layer_statistics(
+    pairs, notes, positions, errors, variance = layer_statistics(
         settled_spec, stimuli, folds, columns_used, sources, store, report
     )
     layers = [list(sources)[position] for position in positions]
@@ -145,7 +145,16 @@ def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet 
     manifest = manifest_of(named, whole, stimuli, sources, layers, notices)
     manifest |= {CHOSEN: choice} if choice else {}
     analysis = Analysis(
-        settled_spec, stimuli, layers, pairs, folds, notices, manifest, whole, pair_errors=errors
+        settled_spec,
+        stimuli,
+        layers,
+        pairs,
+        folds,
+        notices,
+        manifest,
+        whole,
+        pair_errors=errors,
+        variance=variance,
     )
     for values in {choice.values for choice in fold_choices(manifest)} - {settled_spec.values}:
         coded, columns = replace(settled_spec, values=values), resolved_columns(stimuli, values)

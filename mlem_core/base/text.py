@@ -103,6 +103,20 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{number(100 * share, digits)} %"
 
 
+def whole_percents(shares: Sequence[float]) -> list[int]:
+    """Percentages, as whole numbers that add up to 100, of shares that add up to 1.
+
+    Each is rounded down, and those with the largest remainders go up by 1 (Hamilton's method,
+    Balinski and Young 1982).
+    """
+    exact = [100 * share for share in shares]
+    whole = [math.floor(one) for one in exact]
+    by_remainder = sorted(range(len(exact)), key=lambda at: whole[at] - exact[at])
+    for at in by_remainder[: max(0, 100 - sum(whole))]:
+        whole[at] += 1
+    return whole
+
+
 def in_letters(n: int) -> str:
     """A whole number as a word up to twelve, else in digits."""
     words = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]

@@ -78,6 +78,15 @@ Report = Callable[[Progress], None]
 Counted = Callable[[int, int], None]
 
 
+def in_parts(progress: Counted | None, n: int) -> list[Counted]:
+    """Counts of each of n parts of some work, which together make one count."""
+
+    def of_part(part: int) -> Counted:
+        return lambda done, total: progress and progress(part * total + done, n * total)
+
+    return [of_part(part) for part in range(n)]
+
+
 def counting(report: Report, stage: str, unit: str, model: str | None = None) -> Counted:
     """Reports a stage that says only how many of how many units are done."""
     return lambda done, total: report(Progress(stage, model, done, total, unit))

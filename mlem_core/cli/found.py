@@ -24,7 +24,7 @@ from mlem_core.base.typing import Layer, Report, layer_name, parse_layer
 from mlem_core.cli.options import spec_from_options
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.context import held_out
-from mlem_core.inference.explained import Explanation, as_chosen
+from mlem_core.inference.explained import PENDING, Explanation, as_chosen, settled
 from mlem_core.inference.explanation import best_known, explain
 from mlem_core.inference.importance_chance import above_chance
 from mlem_core.inference.intervals import (
@@ -109,11 +109,11 @@ def _settled(analysis: Analysis) -> str:
 
 
 def _shared(analysis: Analysis, by: LayerSimilarity, why: Explanation) -> str:
-    if "lower" in why.terms:
+    if settled(why):
         return f"What they share: {why.headline}"
     a, b = map(layer_name, why.layers)
     how = f"`why {a} {b}{_option(by)}{_settled(analysis)} --bootstrap 1000`"
-    return f"What they share: {why.headline} Provisional: {how} adds chance and intervals."
+    return f"What they share: {PENDING} {how} adds chance and intervals."
 
 
 def _matters(

@@ -22,39 +22,45 @@ from mlem_core.figures.context import FigureContext
 from mlem_core.figures.stimuli import common_levels
 from mlem_core.figures.stimulus_maps import LEVELS, color_of, sample_of
 from mlem_core.figures.style import PALETTE, SEQUENTIAL, SIGNIFICANT
-from mlem_core.inference.explained import Explanation
+from mlem_core.inference.explained import Explanation, settled
 from mlem_core.inference.intervals import FamilyOfTests
 from mlem_core.measures.decomposition import UNEXPLAINED, in_order, is_identity
-from mlem_core.pairs.resampling_units import Units
-from mlem_core.robustness.flags import Checked, check
+from mlem_core.robustness.flags import Checked, check, of_layers, reasons, variance_flags
 
 Canvas = dict[str, Any]
 NO_NUMBER = -128
 
 
-def canvas_data(context: FigureContext) -> Canvas:
+def canvas_data(context: FigureContext, progress: str = "") -> Canvas:
     """Content of the canvas for the two layers of a context, as JSON can hold it.
 
     Layers are named by their place in `layers`; maps are there of those layers of the two models
-    whose maps are kept, by that place as text. Missing numbers are None.
+    whose maps are kept, by that place as text. Missing numbers are None. `progress` is that of
+    `pair_data`.
     """
     layers = context.selection.layers
     of_all = "canvas", repr(context.names), *_shown_matrices(context)
     return {
         **context.once(of_all, lambda: _of_all_layers(context)),
         "pair": [layers.index(layer) for layer in context.pair],
-        **pair_data(context),
+        **pair_data(context, progress),
         "colour": color_of(context),
         "maps": _maps(context, layers),
     }
 
 
-def pair_data(context: FigureContext) -> Canvas:
-    """What explains the similarity of the two layers of a context: the part that is theirs."""
+def pair_data(context: FigureContext, progress: str = "") -> Canvas:
+    """What explains the similarity of the two layers of a context: the part that is theirs.
+
+    `progress` ends the text of the chip while chance is computed.
+    """
     why = context.why
+    rest = context.rest if why.similarity.of_ranks else None
     return {
-        "finding": _finding(context),
-        "chip": chip(context, why, _checked(context)),
+        "finding": why.answer,
+        "more": rest.best if rest else "",
+        "coding": f"Features coded {why.coding}." if why.similarity.divides else "",
+        "chip": chip(context, why, _checked(context), progress),
         "terms": _terms(context, why),
         "total": _rounded(why.value),
     }
@@ -102,9 +108,10 @@ def verdicts(context: FigureContext) -> pd.DataFrame:
     similar, artefact = untested, {"holds": "holds", "changes": "fails", "unknown": untested}
     if "lower" in why.whole and pd.notna(whole["lower"]):
         similar = "holds" if whole["lower"] > 0 else "fails"
+    artefacts = " ".join([f"{sentence_case(checked.badge)}.", *_dominated(context)])
     rows = [
         (f"{a} and {b} are similar", similar, _interval(why.similarity.short, whole)),
-        ("No artefact makes them similar", artefact[checked.verdict], checked.badge),
+        ("No artefact makes them similar", artefact[checked.verdict], artefacts),
     ]
     sure = why.sure
     for _, row in why.features.sort_values("value", ascending=False).iterrows():
@@ -126,59 +133,33 @@ def _interval(name: str, row: pd.Series) -> str:
     return f"{said} ({fraction(row['lower'])} to {fraction(row['upper'])})"
 
 
-def settled(why: Explanation) -> bool:
-    """Whether all is known of an explanation that resampling can tell."""
-    return "p" in why.terms or (not why.similarity.divides and "lower" in why.whole)
-
-
-def _finding(context: FigureContext) -> str:
-    """What explains the similarity of the two layers, and what would explain more of it."""
-    why = context.why
-    rest = context.rest if why.similarity.of_ranks else None
-    return f"{why.answer} {rest.best if rest else ''}".strip()
-
-
-def chip(context: FigureContext, why: Explanation, checked: Checked) -> dict[str, str]:
+def chip(
+    context: FigureContext, why: Explanation, checked: Checked, progress: str = ""
+) -> dict[str, str]:
     """State of the finding ("provisional", "sure" or "fails"), with its text and more of it."""
-    lines = _intervals(context, why)
-    if checked.reasons:
-        failed = [f"{sentence_case(reason)}." for reason in checked.reasons]
-        return {"state": "fails", "text": checked.badge, "more": "\n".join([*failed, *lines])}
-    if checked.variants:
+    lines = [*filter(None, [why.how_sure]), *why.notes]
+    state, text = "sure", "no confidence interval"
+    if checked.variants and not checked.reasons:
         lines.append(f"{sentence_case(checked.badge)} of the audit.")
-    state = "sure" if settled(why) else "provisional"
-    text = "provisional"
-    if state == "sure":
+    if not settled(why):
+        state, text = "provisional", f"not compared with chance yet{progress}"
+    elif "lower" in why.whole:
         low, high = why.whole.loc[0, ["lower", "upper"]]
         text = f"95 % CI {fraction(low)} to {fraction(high)}"
-    else:
-        lines.insert(0, "Chance is not known yet: a feature may contribute less than it seems.")
-    return {"state": state, "text": text, "more": "\n".join([*lines, *why.notes])}
+        text += f", largest of {why.among.partition(' ')[0]} pairs" * bool(why.among)
+    marks = _dominated(context)
+    failed = [f"{sentence_case(reason)}." for reason in checked.reasons]
+    if failed or marks:
+        flagged = checked.badge if failed else "one position or unit dominates"
+        state, text = "fails", f"{text}; {flagged}"
+    return {"state": state, "text": text, "more": "\n".join([*failed, *marks, *lines])}
 
 
-def _intervals(context: FigureContext, why: Explanation) -> list[str]:
-    """The 95 % confidence intervals of the similarity and of the largest contribution, as lines."""
-    whole = why.whole.iloc[0]
-    if "lower" not in why.whole or pd.isna(whole["lower"]):
-        return []
-    rows = [(why.similarity.short, whole)]
-    sure = why.sure
-    if sure is not None and len(sure):
-        rows.append((context.names.feature(sure.iloc[0]["term"]), sure.iloc[0]))
-    over = Units.of(context.analysis.stimuli).over
-    found = [
-        f"{name} {fraction(row['lower'])} to {fraction(row['upper'])}"
-        for name, row in rows
-        if pd.notna(row["lower"])
-    ]
-    lines = [f"95 % CI over {over}: {', '.join(found)}."]
-    if why.similarity.divides:
-        lines.append(
-            f"Intervals of shares are those of contributions, divided by the {rows[0][0]}."
-        )
-    if why.among:
-        lines.append(f"Chosen as the most similar of {why.among}; the lower bound allows for that.")
-    return lines
+def _dominated(context: FigureContext) -> list[str]:
+    """Sentences on the layers of the two whose variance lies at one position, or in one unit."""
+    marks = {"profiles": reasons(variance_flags(context.analysis.variance), "profiles")}
+    title = context.names.layer_title
+    return [f"In {title(layer)} {why}." for layer, why in of_layers(marks, context.pair).items()]
 
 
 def _layers(context: FigureContext, layers: Sequence[Layer]) -> list[dict[str, Any]]:
@@ -249,7 +230,7 @@ def _terms(context: FigureContext, why: Explanation) -> list[dict[str, Any]]:
             "value": _rounded(row["value"]),
             "lower": _rounded(row.get("lower", np.nan)),
             "upper": _rounded(row.get("upper", np.nan)),
-            "kind": "feature" if row["term"] not in last else "rest",
+            "kind": "rest" if row["term"] in last else "feature" if settled(why) else "open",
             "chance": named is not None and row["term"] not in (*named, *last),
         }
         for row in in_order(why.terms).to_dict("records")

@@ -49,6 +49,10 @@ def of_chance(chance: Chance | None) -> str:
     return " ".join((f"{how[0].upper()}{how[1:]}.", *chance.notes))
 
 
+FLAGGED = (
+    "the audit changes a conclusion, or position 0 or one unit has a large part of a layer's "
+    "variance"
+)
 FOLDS = "one standard deviation over folds"
 NOISE = "Grey band: noise ceiling of the RSA with the subjects, lower to upper"
 RESOLVED = "by value"  # begins the words for a coding by value

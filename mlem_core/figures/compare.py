@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from mlem_core.analysis.results import Results
 from mlem_core.base.typing import Layer, parse_layer
-from mlem_core.figures.captions import FOLDS, joined
+from mlem_core.figures.captions import FLAGGED, FOLDS, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.maps import heading, uncrowded
 from mlem_core.figures.naming import feature_labels, feature_name, layer_title
@@ -147,7 +147,7 @@ def _flags_at_ends(
     return flag_trace(
         [ends[side][0] for side in flags],
         [ends[side][1] for side in flags],
-        [f"<b>{names[side]}</b><br>audit: {wrapped(why)}" for side, why in flags.items()],
+        [f"<b>{names[side]}</b><br>flagged: {wrapped(why)}" for side, why in flags.items()],
     )
 
 
@@ -188,10 +188,7 @@ def compare_caption(context: FigureContext, *, flagged: bool) -> str:
     spread = f"95 % CI over {context.over}" if context.over else FOLDS
     return joined(
         f"Importance of each feature in the two layers: mean over folds, bars are {spread}.",
-        "Triangles: a profile (on an axis) or the similarity (on the diagonal) changes in the "
-        "audit."
-        if flagged
-        else "",
+        f"Triangles, on an axis or the diagonal: {FLAGGED}." if flagged else "",
         context.basis,
     )
 

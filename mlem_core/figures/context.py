@@ -23,14 +23,13 @@ from mlem_core.figures import captions
 from mlem_core.groups.noise_ceilings import kept_noise_ceilings
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.chance import Chance
-from mlem_core.inference.explained import Explanation
+from mlem_core.inference.explained import Explanation, tested_similarities
 from mlem_core.inference.explanation import best_known, explain
 from mlem_core.inference.importance_chance import known_chance
 from mlem_core.inference.intervals import (
     FamilyOfTests,
     LayerIntervals,
     score_table,
-    similarity_table,
 )
 from mlem_core.inference.layer_intervals import known_layer_chance
 from mlem_core.inference.what_else import Rest, kept_rest
@@ -261,9 +260,9 @@ class FigureContext:
         """Both similarities of every two layers with intervals and tests."""
         if (intervals := self.intervals) is None or not self.several:
             return None
-        asked = intervals, self.selection.layers, self.correction
+        asked = self.analysis, intervals, self.selection.layers, self.correction
         key = "similarity tests", self.correction
-        return self.once(key, lambda: similarity_table(*asked))
+        return self.once(key, lambda: tested_similarities(*asked))
 
     @cached_property
     def importance_chance(self) -> pd.DataFrame | None:
@@ -298,10 +297,15 @@ class FigureContext:
             return None
         return self.once(("flags", repr(self.names)), lambda: flags.flags(audit, self.names))
 
+    @cached_property
+    def marks(self) -> pd.DataFrame:
+        """Flags of each run by the shares of variance, and those of the audit where it is made."""
+        of_run = flags.variance_flags(self.analysis.variance)
+        return of_run if self.flagged is None else pd.concat((of_run, self.flagged))
+
     def reasons(self, measure: str) -> dict:
         """Reasons why layers, or pairs of them, are flagged in a measure, where flags are drawn."""
-        flagged = self.flagged if self.drawing.flags else None
-        return {} if flagged is None else dict(flags.reasons(flagged, measure))
+        return dict(flags.reasons(self.marks, measure)) if self.drawing.flags else {}
 
     @cached_property
     def _compared(self) -> LayerSimilarity | None:

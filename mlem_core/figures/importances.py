@@ -13,7 +13,7 @@ from mlem_core.analysis.decoding import cached_decoding
 from mlem_core.analysis.results import Results
 from mlem_core.base.text import minus
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.figures.captions import FOLDS, NOISE, computed_on, joined
+from mlem_core.figures.captions import FLAGGED, FOLDS, NOISE, computed_on, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure, held_out
 from mlem_core.figures.naming import feature_labels, layer_title, model_colors, model_labels
 from mlem_core.figures.profiles import (
@@ -94,7 +94,7 @@ def feature_panels(
         if not key[1] and annotations.flags:
             at = [(model, n / max(last[model], 1)) for model, n in annotations.flags]
             y = [np.interp(x, *lines[model, "rho", ""][:2]) for model, x in at]
-            why = [f"audit: {wrapped(text)}" for text in annotations.flags.values()]
+            why = [f"flagged: {wrapped(text)}" for text in annotations.flags.values()]
             drawn.append(flag_trace([x for _, x in at], y, why))
         traces += in_panel(ref, drawn)
         depths = {"range": [-0.04, 1.04], "tickvals": [0, 0.5, 1], "showgrid": False}
@@ -165,7 +165,7 @@ def profiles_caption(context: FigureContext, *, flagged: bool) -> str:
         spread,
         "Dashed: held-out ρ." * (not context.by_feature),
         "Dotted: feature ceiling." if context.results.scores["ceiling"].notna().any() else "",
-        "Triangles: a conclusion changes in the audit." if flagged else "",
+        f"Triangles: {FLAGGED}." if flagged else "",
         "Grey: largest with permuted labels." if context.importance_chance is not None else "",
         f"{NOISE}." if context.noise_ceilings is not None and not context.by_feature else "",
         context.basis,

@@ -102,7 +102,7 @@ def profiles(
                 drawn += _score_traces(lines[model, key, ""], key, called)
         flags = {layer: why for (one, layer), why in annotations.flags.items() if one == model}
         if flags:
-            hover = [f"<b>{called[n]}</b><br>audit: {wrapped(why)}" for n, why in flags.items()]
+            hover = [f"<b>{called[n]}</b><br>flagged: {wrapped(why)}" for n, why in flags.items()]
             drawn.append(flag_trace(list(flags), [highest] * len(flags), hover))
         traces += in_panel(ref, drawn)
         # Of many panels each is too low for the whole title.

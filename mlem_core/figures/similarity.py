@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from mlem_core.analysis.results import Results
 from mlem_core.base.text import fraction
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name, parse_layer
-from mlem_core.figures.captions import joined, tau_by_chance
+from mlem_core.figures.captions import FLAGGED, joined, tau_by_chance
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.matrix import (
     MOST_CELLS,
@@ -99,7 +99,7 @@ def similarity_matrices(
     for square, measure in ((profiles, TAU), (rsa, _measure_of(rsa))):
         hover = interval_texts(annotations.intervals, profiles.index, measure.column)
         flags = annotations.flags.get(measure.key, {})
-        flags = {pair: f"audit: {why}" for pair, why in flags.items() if why}
+        flags = {pair: f"flagged: {why}" for pair, why in flags.items() if why}
         matrices.append(Matrix(measure, square.to_numpy(dtype=np.float64), hover, flags))
     if across == 0 and order == "model":
         return matrix_figure(of, [_halves(of, *matrices)], "halves", pair)
@@ -345,6 +345,9 @@ def interval_texts(table: pd.DataFrame | None, names: pd.Index, measure: str) ->
         p = table[f"{measure}_p_corrected"].tolist()
         more = (f"<br>other than 0: p {as_p(one)} (corrected)" for one in p)
         told = [text + test for text, test in zip(told, more, strict=True)]
+    if measure != TAU.column and "chosen_from" in table:
+        chosen = (f"<br>the largest of {n:,} pairs" * (n > 0) for n in table["chosen_from"])
+        told = [text + choice for text, choice in zip(told, chosen, strict=True)]
     for one, other, text in zip(table["layer_a"], table["layer_b"], told, strict=True):
         a, b = place[one], place[other]
         texts[a, b] = texts[b, a] = text
@@ -402,7 +405,7 @@ def similarity_caption(context: FigureContext, *, flagged: bool) -> str:
         "Cells: means over runs of layers." * (len(results.similarity_rsa) > MOST_CELLS),
         "" if other is None else other.similarity.no_terms,
         tau_by_chance(results.n_profile_features),
-        "Dots: the similarity changes in the audit." if flagged else "",
+        f"Dots: {FLAGGED} (on the diagonal)." if flagged else "",
         intervals,
         context.basis,
     )

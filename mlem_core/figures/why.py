@@ -46,6 +46,7 @@ from mlem_core.figures.style import (
 )
 from mlem_core.inference.chance import UNCORRECTED
 from mlem_core.inference.erased_measures import FORMS, IMPORTANCE, PREDICTIONS, REST, SURPRISAL
+from mlem_core.inference.explained import settled
 from mlem_core.measures.decomposition import UNEXPLAINED, in_order, is_identity
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
@@ -198,8 +199,10 @@ def draw_why(context: FigureContext) -> RenderedFigure | None:
     if of_rsa:
         what = "RSA of the two layers"
     over = Units.of(context.analysis.stimuli).over
+    # Grey bars make no claim.
+    features = context.all_features if settled(explained) else ()
     return RenderedFigure(
-        waterfall(explained.terms, context.all_features, similarity.unit, explained.random_reach),
+        waterfall(explained.terms, features, similarity.unit, explained.random_reach),
         f"Why {a} and {b} are similar" + ("" if of_rsa else f" ({similarity.short})"),
         joined(
             f"{what} as a sum of cross-fitted Shapley contributions and the unexplained part.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,24 +15,37 @@ import pandas as pd
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.base.labels import Names
 from mlem_core.base.numbers import CONFIDENCE
-from mlem_core.base.text import as_html, fraction, in_letters, listed, percent, sentence_case
-from mlem_core.base.typing import FloatArray, Layer
+from mlem_core.base.text import (
+    as_html,
+    fraction,
+    in_letters,
+    listed,
+    percent,
+    sentence_case,
+    whole_percents,
+)
+from mlem_core.base.typing import FloatArray, Layer, layer_name
 from mlem_core.inference.intervals import (
     PERMUTATIONS,
     SIGNIFICANT,
     SMALL_IDENTITY,
+    FamilyOfTests,
     LayerIntervals,
     Left,
     of_largest,
     of_pairs,
+    similarity_table,
 )
-from mlem_core.inference.resample import HARDLY
+from mlem_core.inference.resample import HARDLY, WEAKLY
 from mlem_core.measures.decomposition import UNEXPLAINED, is_identity
-from mlem_core.measures.similarity import candidates
 from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
 
 # Terms below this share of the largest are summed up in the sentence.
 SMALL = 0.1
+# Features that lower a similarity are named from this share of it on, so many at most.
+LEAST, NAMED = 0.005, 2
+_PERCENT = re.compile(r"\d+(?= %)")
+PENDING = "What each feature accounts for is not compared with chance yet."
 
 
 @dataclass(frozen=True)
@@ -153,14 +167,16 @@ class Explanation:
     @cached_property
     def headline(self) -> str:
         """The mean over groups where the two stand for some, and the `answer`."""
-        return f"{self.group_mean} Of these, {self.answer}" if self.group_mean else self.answer
+        said = f"{self.group_mean} Of these, {self.answer}" if self.group_mean else self.answer
+        return said if settled(self) else f"{said} {PENDING}"
 
     @cached_property
     def answer(self) -> str:
         """Similarity of the two layers, and what accounts for it, in one or two sentences.
 
-        They are hardly similar where their similarity is below `HARDLY`, or its interval goes below
-        0. Of a similarity without terms it is the number, and what it says.
+        They are weakly similar where their similarity is below `WEAKLY`, and hardly where it is
+        below `HARDLY`, or its interval goes below 0. Shares are named once chance is known. Of a
+        similarity without terms it is the number, and what it says.
         """
         named, value = " and ".join(self.called), self.value
         if not self.similarity.divides:
@@ -169,9 +185,11 @@ class Explanation:
                 "aligned to the other on some stimuli and compared with it on others "
                 f"({self.held_out}). Unrelated layers have 0 on average."
             )
-        hardly = value < HARDLY or ("lower" in self.whole and self.whole["lower"].iloc[0] <= 0)
-        how = f"{'hardly ' * bool(hardly)}similar ({self.similarity.short} {fraction(value)})"
-        return f"{named} are {how}.{'' if hardly else f' {_shares(self)}'}"
+        bounded = "lower" in self.whole
+        hardly = not value >= HARDLY or (bounded and self.whole["lower"].iloc[0] <= 0)
+        how = "hardly " if hardly else "weakly " if value < WEAKLY else ""
+        said = f"{named} are {how}similar ({self.similarity.short} {fraction(value)})."
+        return said if hardly or self.sure is None else f"{said} {_shares(self)}"
 
     @cached_property
     def how_sure(self) -> str:
@@ -194,42 +212,58 @@ class Explanation:
         return _in_a_terminal(self) if self.similarity.divides else repr(self)
 
 
+def settled(why: Explanation) -> bool:
+    """Whether all is known of an explanation that resampling can tell."""
+    return "p" in why.terms or (not why.similarity.divides and "lower" in why.whole)
+
+
 def _shares(why: Explanation) -> str:
-    """Shares of a similarity that features account for: the largest feature first, by name.
+    """Shares of a similarity that add up to 100 %, once chance is known.
 
-    Once chance is known, only a feature that contributes more than that is named.
+    First the largest feature that is sure to contribute, by name, then all others together,
+    identities, the features that lower the similarity most, and what is unexplained.
     """
-    value, call = why.value, why.names.feature
-    own = why.features.sort_values("value", ascending=False, kind="stable")
-    named = (own if why.sure is None else why.sure).head(1)
-    named = named[named["value"] >= SMALL * value]
-    rest, identities = float(why.unexplained["value"]) / value, why.identities
-    parts = [
-        f"{row['term']} for {percent(row['value'] / value)}"
-        for _, row in identities[identities["value"] >= SMALL * value].iterrows()
-    ]
-    if len(named):
-        top, others = named.iloc[0], own.drop(named.index)
-        name, sum_of_others = call(top["term"]), others["value"].sum()
-        if len(others) and sum_of_others >= 0:
-            count = f"{in_letters(len(others))} other feature{'s' * (len(others) > 1)}"
-            parts.insert(0, f"{count} for {percent(sum_of_others / value)}")
-        text = f"{sentence_case(name)} accounts for {_share(top, value)}"
-    else:
-        beyond = "a tenth of it" if why.sure is None else "more than chance gives"
-        text, parts = f"No feature accounts for {beyond}", []
-    left = f"{_share(why.unexplained, value, 1.0)} is unexplained"
+    value, call, sure = why.value, why.names.feature, why.sure
+    assert sure is not None
+    top = sure[sure["value"] >= SMALL * value].head(1)
+    others = why.features.drop(top.index).sort_values("value")
+    lowering = others[others["value"] <= -LEAST * value].head(NAMED)
+    others = others.drop(lowering.index)
+    count = f"{in_letters(len(others))} {'other ' * len(top)}feature{'s' * (len(others) != 1)}"
+    parts = [(call(row["term"]), row["value"]) for _, row in top.iterrows()]
+    parts.append((count, others["value"].sum()))
+    parts += zip(why.identities["term"], why.identities["value"], strict=True)
+    parts += [(call(row["term"]), row["value"]) for _, row in lowering.iterrows()]
+    terms = [part / value for _, part in parts] + [float(why.unexplained["value"]) / value]
+    *shares, rest = whole_percents(terms)
+    most = math.inf if min(*shares, rest) < 0 else 1.0
+    begin, text = "", list[str]()
+    if not len(top):
+        limit = "a tenth of it" if len(sure) else "more than chance gives"
+        begin = f"No single feature accounts for {limit}. "
+    for (name, _), n in zip(parts, shares, strict=True):
+        several = name.endswith("features")
+        if n > 0 and not text:
+            verb = "together account for" if several else "accounts for"
+            interval = _share_interval(top.iloc[0], most) if len(top) else ""
+            text.append(f"{name} {verb} {n} %{interval}")
+        elif n:
+            how = f"for {n} %" if n > 0 else f"lower{'s' * (not several)} it by {-n} %"
+            text.append(f"{name} {how}")
+    left = f"{rest} %{_share_interval(why.unexplained, most)} is unexplained"
     if rest < 0:
-        left = f"what is unexplained lowers it by {percent(-rest)}"
-    return f"{', '.join((text, *parts))}; {left}."
+        left = f"what is unexplained lowers it by {-rest} %"
+    said = f"{begin}{sentence_case('; '.join(filter(None, (', '.join(text), left))))}."
+    if any(int(n) > 100 for n in _PERCENT.findall(said)):
+        said += " Shares exceed 100 % where other terms lower the similarity."
+    return said
 
 
-def _share(row: pd.Series, whole: float, most: float = math.inf) -> str:
-    """Share of a term in a similarity, with its interval divided by the similarity."""
-    text = percent(min(row["value"] / whole, most))
-    if pd.isna(row.get("lower")):
-        return text
-    return f"{text} ({percent(row['lower'] / whole)} to {percent(min(row['upper'] / whole, most))})"
+def _share_interval(row: pd.Series, most: float) -> str:
+    """Interval of the share of a term, which ends at `most`; empty where it is not known."""
+    if pd.isna(row.get("share_lower")):
+        return ""
+    return f" ({percent(row['share_lower'])} to {percent(min(row['share_upper'], most))})"
 
 
 def _how_sure(why: Explanation) -> str:
@@ -329,6 +363,30 @@ def _number(row: pd.Series, sign: int = 1) -> str:
     return text
 
 
+def tested_similarities(
+    analysis: Analysis,
+    intervals: LayerIntervals,
+    layers: Sequence[Layer],
+    correction: str = "bh",
+) -> FamilyOfTests:
+    """`similarity_table` in which the interval of the most similar two is that of `as_chosen`.
+
+    Returns its columns, and chosen_from: how many pairs the two are the most similar of, else 0.
+    """
+    table, family = similarity_table(intervals, layers, correction)
+    table, places = table.assign(chosen_from=0), intervals.places(layers)
+    pairs = analysis.candidates(layers, intervals.values[np.ix_(places, places)])
+    values, left = of_pairs(intervals, layers, pairs.first, pairs.second)
+    if len(values) > 1:
+        best, bounds = pairs.best(values), of_largest(values, left)
+        ends = [layer_name(layers[place[best]]) for place in pairs[:2]]
+        row = table["layer_a"].isin(ends) & table["layer_b"].isin(ends)
+        columns = [f"{intervals.similarity}_{end}" for end in ("lower", "upper")]
+        chosen = bounds.lower[best], bounds.upper[best], len(values)
+        table.loc[row, [*columns, "chosen_from"]] = chosen
+    return FamilyOfTests(table, family)
+
+
 def as_chosen(
     why: Explanation,
     analysis: Analysis,
@@ -357,8 +415,7 @@ def as_chosen(
         square = intervals.values[np.ix_(places, places)]
     if square is None or len(layers) < 3:
         return why
-    files, group_of = [name for name, _ in analysis.spec.representations], analysis.spec.group_of
-    pairs = candidates(square, layers, files, group_of)
+    pairs, group_of = analysis.candidates(layers, square), analysis.spec.group_of
     own = square[pairs.first, pairs.second]
     best, n = (pairs.best(own), len(own)) if len(own) else (0, 0)
     if n < 2 or {*why.layers} != {layers[pairs.first[best]], layers[pairs.second[best]]}:

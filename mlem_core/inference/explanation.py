@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,10 @@ from mlem_core.analysis.analysis import Analysis, Selection, check_layers
 from mlem_core.analysis.similarities import LayerSimilarity, compared, rsa_of
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import names_in
-from mlem_core.base.typing import Counted, Layer, layers_in
+from mlem_core.base.typing import Counted, FloatArray, Layer, in_parts, layers_in
 from mlem_core.inference.block_influence import (
     BlockSums,
     ComparedLayers,
-    SimilarityWithout,
     check_blocks,
     identity_reach,
     rsa_without,
@@ -35,12 +35,12 @@ from mlem_core.inference.resample import (
     sampled_of,
     standard_error,
 )
-from mlem_core.measures.decomposition import decompose
+from mlem_core.measures.decomposition import decompose, is_identity
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.storage.store import Stage, Store, Tables
 
-STAGE = Stage[Tables]("pair-intervals", 6, dict)
+STAGE = Stage[Tables]("pair-intervals", 7, dict)
 INFLUENCE = "from the influence of each block of stimuli"
 LEFT_OUT = "blocks of stimuli left out in turn, terms by their influence"
 
@@ -143,9 +143,9 @@ def explanation_of(
     units, similarity = intervals.units, SIMILARITIES[intervals.similarity]
     notes, how = of_size(units), INFLUENCE
     if chance is not None:
-        ends = (terms[end].to_numpy() + chance.shift() for end in ("value", "lower", "upper"))
-        terms, notes = chance.bounded(terms, Estimate(*ends)), (*notes, *chance.notes)
-        why = replace(why, controls=chance.control_table())
+        residual_error = partial(intervals.residual_error, *why.layers)
+        terms = beyond_with_intervals(terms, chance, residual_error, intervals.sizes)
+        why, notes = replace(why, controls=chance.control_table()), (*notes, *chance.notes)
         how += f"; {beyond_chance(chance.n_permutations)}"
     why = replace(why, others=units.others, similarity=similarity, how=how)
     return replace(why, terms=terms, whole=whole, notes=notes)
@@ -165,7 +165,7 @@ def with_intervals(
     ----------
     why : of two layers of the analysis
     store : where the representations are
-    progress : called with the number of steps done and their total, one stage after the other
+    progress : called with the number of steps done and their total
 
     Raises
     ------
@@ -177,24 +177,28 @@ def with_intervals(
     notes = (*of_size(Units.of(analysis.stimuli)), sampled_of(*size))
     selection = selection_of(why, analysis)
     check_blocks(analysis, selection)
+    first, second, third, last = in_parts(progress, 4)
     if similarity.of_ranks:
         pairs = selected_pairs(analysis, store, selection)
-        blocks = BlockSums.of(pairs, analysis.stimuli, progress=progress)
-        compared = rsa_without(analysis.pairs_of(selection), blocks, progress)
-        chance = chance_at_level(pairs, analysis.stimuli, why.permutations, progress=progress)
-        chance = chance._replace(reach=identity_reach(pairs, chance, analysis.stimuli, progress))
+        blocks = BlockSums.of(pairs, analysis.stimuli, progress=first)
+        compared = rsa_without(analysis.pairs_of(selection), blocks, second)
+        chance = chance_at_level(pairs, analysis.stimuli, why.permutations, progress=third)
+        chance = chance._replace(reach=identity_reach(pairs, chance, analysis.stimuli, last))
         notes = (*notes, permuted_of(*size))
     else:
-        layers = ComparedLayers.of(analysis, selection, store, progress)
-        compared = layers.without(progress)
+        layers = ComparedLayers.of(analysis, selection, store, first)
+        compared = layers.without(second)
         if similarity.divides:
-            chance = layers.chance(analysis.stimuli, progress, why.permutations)
+            chance = layers.chance(analysis.stimuli, third, why.permutations)
     terms = why.terms.assign(**dict.fromkeys(("lower", "upper", "chance", "p"), np.nan))
     if chance is not None:
-        terms, notes = (
-            chance.bounded(terms, _of_terms(why, compared, chance)),
-            (*notes, *chance.notes),
-        )
+        of_terms, of_both = compared.terms_without[:, :, 0, -1], compared.values_without[:, 0, -1:]
+
+        def residual_error(shares: FloatArray) -> FloatArray:
+            return standard_error(of_terms - shares * of_both, compared.sizes)
+
+        terms = beyond_with_intervals(why.terms, chance, residual_error, compared.sizes)
+        notes = (*notes, *chance.notes)
     by_t = jackknife(
         why.whole["value"].to_numpy(np.float64),
         compared.values_without[:, 0, -1:],
@@ -212,12 +216,42 @@ def with_intervals(
     )
 
 
-def _of_terms(why: Explanation, compared: SimilarityWithout, chance: Chance) -> Estimate:
-    """Estimate (n_features + 1,) of the contributions and "unexplained", less chance."""
-    error = standard_error(compared.terms_without[:, :, 0, -1], compared.sizes)
-    bounds = term_estimate(why.terms["value"].to_numpy(np.float64), error, compared.sizes)
-    shift = chance.shift()
-    return Estimate(bounds.value + shift, bounds.lower + shift, bounds.upper + shift)
+def beyond_with_intervals(
+    terms: pd.DataFrame,
+    chance: Chance,
+    residual_error: Callable[[FloatArray], FloatArray],
+    sizes: Sequence[int],
+) -> pd.DataFrame:
+    """Contributions beyond chance, with their intervals and those of their shares.
+
+    A share r = T / S has the error of T - r S, over S: the similarity varies with the stimuli too.
+
+    Parameters
+    ----------
+    terms : term, value and maybe error, of the features and "unexplained"
+    chance : of the two layers
+    residual_error : standard errors (n_features + 1,) of T - r S for shares r, see
+        `mlem_core.inference.intervals.LayerIntervals.residual_error`
+    sizes : how many blocks they are from, of each kind
+
+    Returns
+    -------
+    term, value, lower, upper, chance, p, unit, share_lower, share_upper; identities have no
+    interval of their shares
+    """
+    values, tables = terms["value"].to_numpy(np.float64), []
+    total = values.sum() if values.sum() > 0 else np.nan
+    of_shares = residual_error((values + chance.shift()) / total) / total
+    for scale, error in ((1.0, residual_error(np.zeros(len(values)))), (total, of_shares)):
+        numbers = [name for name in ("value", "error") if name in terms]
+        scaled = terms.assign(**{name: terms[name] / scale for name in numbers})
+        by_scale = chance._replace(draws=chance.draws / scale)
+        bounds = term_estimate(values / scale, error, sizes)
+        shift = by_scale.shift()
+        tables.append(by_scale.bounded(scaled, Estimate(*(end + shift for end in bounds[:3]))))
+    table, shares = tables
+    known = ~is_identity(table)
+    return table.assign(**{f"share_{end}": shares[end].where(known) for end in ("lower", "upper")})
 
 
 def selection_of(why: Explanation, analysis: Analysis) -> Selection:

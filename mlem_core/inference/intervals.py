@@ -26,6 +26,8 @@ from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.inference.resample import (
     Estimate,
     by_error,
+    covariances_of_kinds,
+    error_of_kinds,
     jackknife,
     squared_effect_bounds,
     standard_error,
@@ -86,8 +88,10 @@ class LayerIntervals:
     scores_without : (n_blocks, n_layers, 1 + n_columns) without each block of stimuli
     tau, tau_lower, tau_upper : (n_layers, n_layers)
     values : (n_layers, n_layers) of `similarity`; values_without : (n_blocks, n_layers, n_layers)
-    terms, terms_error : (n_features + 1, n_layers, n_layers) the terms, the last one
-        "unexplained", and their standard errors; none where the similarity has no terms
+    terms : (n_features + 1, n_layers, n_layers) the terms, the last one "unexplained"; none where
+        the similarity has no terms
+    terms_variance, terms_covariance : (n_kinds, n_features + 1, n_layers, n_layers) jackknife
+        variance of the terms over the blocks of each kind, and covariance with the similarity
     units : what was drawn
     sizes : how many of the n_blocks blocks are of each kind of unit, see
         `mlem_core.inference.resample.standard_error`
@@ -108,7 +112,8 @@ class LayerIntervals:
     values: Similarities
     values_without: SimilaritiesWithout
     terms: Terms
-    terms_error: Terms
+    terms_variance: Terms
+    terms_covariance: Terms
     units: Units
     sizes: tuple[int, ...]
     similarity: str = RSA
@@ -120,6 +125,22 @@ class LayerIntervals:
         check_layers(layers, self.layers)
         place = {layer: at for at, layer in enumerate(self.layers)}
         return [place[layer] for layer in layers]
+
+    @property
+    def terms_error(self) -> FloatArray:
+        """(n_features + 1, n_layers, n_layers) standard errors of the terms."""
+        return error_of_kinds(self.terms_variance)
+
+    def residual_error(self, a: Layer, b: Layer, shares: FloatArray) -> FloatArray:
+        """(n_features + 1,) standard errors of T - r S, with T the terms of two layers.
+
+        S is their similarity, and r the `shares` (n_features + 1,).
+        """
+        i, j = self.places((a, b))
+        without = self.values_without[:, i, j]
+        variance = covariances_of_kinds(without, without, self.sizes)[:, None]
+        of_both = shares * (shares * variance - 2 * self.terms_covariance[..., i, j])
+        return error_of_kinds(self.terms_variance[..., i, j] + of_both)
 
 
 # A test is significant where its corrected p is below this.

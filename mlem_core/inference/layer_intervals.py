@@ -35,6 +35,7 @@ from mlem_core.inference.intervals import LayerIntervals, Left
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.resample import (
     PERMUTED,
+    covariances_of_kinds,
     jackknife,
     squared_effect_bounds,
     standard_error,
@@ -48,7 +49,7 @@ from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.storage.store import Stage, Store
 
-STAGE = Stage("error-bars", 6, LayerIntervals, compressed=True)
+STAGE = Stage("error-bars", 7, LayerIntervals, compressed=True)
 # Profiles that are drawn for the intervals of τ.
 DRAWS = 200
 _SEED = 0
@@ -202,11 +203,13 @@ def _tau(profiles: FloatArray, left: Left) -> dict[str, Any]:
 
 def _of_similarity(compared: SimilarityWithout) -> dict[str, Any]:
     """The fields of a similarity and its terms, of `LayerIntervals`."""
+    terms, values = compared.terms_without, compared.values_without
     return {
         "values": compared.values,
-        "values_without": compared.values_without,
+        "values_without": values,
         "terms": compared.terms,
-        "terms_error": standard_error(compared.terms_without, compared.sizes),
+        "terms_variance": covariances_of_kinds(terms, terms, compared.sizes),
+        "terms_covariance": covariances_of_kinds(terms, values[:, None], compared.sizes),
     }
 
 

@@ -59,21 +59,42 @@ def standard_error(left_out: FloatArray, sizes: Sequence[int] | None = None) -> 
     ----------
     sizes : how many of the blocks are of sentences, of items and of both; None: all of sentences
     """
-    if sizes is None or len(sizes) == 1:
-        return np.sqrt(_variance(left_out))
-    parts = np.split(left_out, np.cumsum(sizes)[:-1])
-    sentence, item, both = (_variance(part) for part in parts)
+    sizes = (len(left_out),) if sizes is None else sizes
+    return error_of_kinds(covariances_of_kinds(left_out, left_out, sizes))
+
+
+def error_of_kinds(variances: FloatArray) -> FloatArray:
+    """The standard error (...) from the variances (n_kinds, ...) over the blocks of each kind."""
+    if len(variances) == 1:
+        return np.sqrt(variances[0])
+    sentence, item, both = variances
     error: FloatArray = np.sqrt(np.maximum(sentence + item - both, np.maximum(sentence, item)))
     return error
 
 
-def _variance(left_out: FloatArray) -> FloatArray:
-    """Delete-block jackknife variance (...) over the blocks (n_blocks, ...) of one kind of unit."""
+def covariances_of_kinds(
+    left_out: FloatArray, others: FloatArray, sizes: Sequence[int]
+) -> FloatArray:
+    """Delete-block jackknife covariances (n_kinds, ...) of two statistics, a kind of unit each.
+
+    Parameters
+    ----------
+    left_out, others : (n_blocks, ...) the statistics without each block
+    sizes : how many of the blocks are of each kind
+    """
+    ends = np.cumsum(sizes)[:-1]
+    kinds = zip(np.split(left_out, ends), np.split(others, ends), strict=True)
+    return np.stack([_covariance(one, other) for one, other in kinds])
+
+
+def _covariance(left_out: FloatArray, others: FloatArray) -> FloatArray:
+    """Delete-block jackknife covariance (...) over the blocks (n_blocks, ...) of one kind."""
     n = len(left_out)
     if n < 2:
         return np.full(left_out.shape[1:], np.nan)
-    variance: FloatArray = (n - 1) * left_out.var(axis=0)
-    return variance
+    moves = left_out - left_out.mean(axis=0), others - others.mean(axis=0)
+    covariance: FloatArray = (n - 1) / n * np.einsum("i...,i...->...", *moves)
+    return covariance
 
 
 def t_quantile(n_blocks: int) -> float:
@@ -193,6 +214,8 @@ def check_enough(n_sentences: int) -> None:
 
 # Below this RSA correlation two layers are called hardly similar; below this ρ no feature matters.
 HARDLY = 0.1
+# Below this RSA correlation, or τ, two layers are called weakly similar.
+WEAKLY = 0.3
 # A held-out ρ below this part of its ceiling says more of the metric model than of the features.
 FAR_BELOW = 0.6
 # With fewer sentences an interval is a rough guide; see docs/validation.

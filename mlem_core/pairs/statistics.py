@@ -21,7 +21,7 @@ from mlem_core.base.work import cores, in_order, one_thread_each
 from mlem_core.data.folds import fold_pairs
 from mlem_core.pairs.columns import FeatureColumn
 from mlem_core.pairs.designs import PairDesign, places_of
-from mlem_core.pairs.distances import distance_named, squared_distances
+from mlem_core.pairs.distances import PRECOMPUTED, distance_named, squared_distances
 from mlem_core.pairs.moment_sums import (
     ColumnMoments,
     LayerMoments,
@@ -34,6 +34,7 @@ from mlem_core.pairs.moments import PairMoments, Untested, pair_moments
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.ranks import PairRanks, pair_ranks
 from mlem_core.pairs.scored_pairs import FoldPairsIndex, ScoredPairs
+from mlem_core.pairs.variance_shares import VarianceShares, variance_shares
 
 # All cores share a layer of more pairs: two at once would take twice the memory.
 LARGE = 2**24
@@ -138,12 +139,14 @@ class ComparedPairs:
     folds : (n_stimuli,) the fold that tests each stimulus, see `mlem_core.data.folds`
     design : which pairs are compared
     tests : for each fold its test pairs
+    first : (n_stimuli,) whether each stimulus is at position 0; None where they have none
     """
 
     columns: PairColumns
     folds: IntArray
     design: PairDesign
     tests: tuple[FoldPairsIndex, ...]
+    first: NDArray[np.bool_] | None = None
 
     @classmethod
     def of(
@@ -350,6 +353,7 @@ class LayerPass(NamedTuple):
 
     statistics: LayerStatistics
     doubled: NDArray[np.uint32]
+    variance: VarianceShares
 
 
 def passes_over_layers(
@@ -389,7 +393,10 @@ def pass_over_layer(
     check_rows(rows, len(pairs.folds), name)
     squared = squared_distances(rows, distance, design=pairs.design, layer=name, threads=threads)
     doubled = pair_ranks(squared, threads=threads)
-    return LayerPass(pairs.layer_statistics(squared, doubled), doubled)
+    shares = VarianceShares(np.nan, np.nan)
+    if distance != PRECOMPUTED:
+        shares = variance_shares(rows, pairs.first)
+    return LayerPass(pairs.layer_statistics(squared, doubled), doubled, shares)
 
 
 def check_rows(rows: NDArray[np.floating], n_stimuli: int, name: str) -> None:

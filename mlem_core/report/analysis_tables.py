@@ -25,12 +25,12 @@ from mlem_core.groups.halves import keep_halves
 from mlem_core.groups.noise_ceilings import ceiling_tables
 from mlem_core.groups.summary import GroupSummary, group_tables, lines
 from mlem_core.inference.chance import UNCORRECTED
+from mlem_core.inference.explained import tested_similarities
 from mlem_core.inference.importance_chance import importances_by_chance, known_chance
 from mlem_core.inference.intervals import (
     PERMUTATIONS,
     LayerIntervals,
     score_table,
-    similarity_table,
 )
 from mlem_core.inference.layer_intervals import (
     LEFT,
@@ -222,7 +222,9 @@ def _interval_tables(
             tables |= similarity.written(chance.of_all(similarity.decomposed()))
         tests = {"intervals.csv": score_table(intervals)} if name == RSA else {}
         end = "" if name == RSA else f"_{name}"
-        tests[f"similarity_intervals{end}.csv"] = similarity_table(intervals)
+        tests[f"similarity_intervals{end}.csv"] = tested_similarities(
+            analysis, intervals, analysis.layers
+        )
         for file, (table, family) in tests.items():
             tables[file] = table
             notices.append(f"The tests in {file} are a family: {family}.")

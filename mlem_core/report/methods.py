@@ -21,7 +21,6 @@ from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.estimators.registry import ESTIMATORS, estimator_named
 from mlem_core.estimators.ridge_solver import ALPHAS, GAIN
 from mlem_core.figures.context import FigureContext, held_out
-from mlem_core.inference.explained import as_chosen
 from mlem_core.inference.resample import how_computed
 from mlem_core.measures.contributions import EXACT_FEATURES, ORDERS
 from mlem_core.measures.importance import PERMUTATIONS
@@ -178,7 +177,7 @@ def uncertainty(shown: FigureContext) -> str:
     """Sentences on the choice of the two layers, on chance, intervals and tests, where known."""
     said, stimuli, bounds = [], shown.analysis.stimuli, shown.intervals
     if shown.several:
-        why = as_chosen(shown.why, shown.analysis, shown.selection.layers, bounds)
+        why = shown.why
         chosen = (
             f"the most similar of {why.among}, bounded at once" if why.among else "named by hand"
         )

@@ -191,7 +191,7 @@ def _content(
         of_pair = replace(context, drawing=replace(context.drawing, pair=pair))
         of_pair.memory["why", pair, similarity] = why
         explained[" ".join(str(layers.index(layer)) for layer in pair)] = pair_data(of_pair)
-    for name in ("finding", "chip", "terms", "total"):
+    for name in pair_data(context):
         del of_all[name]
     return {"canvas": {**of_all, "alone": True}, "pairs": explained}
 

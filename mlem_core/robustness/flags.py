@@ -19,6 +19,7 @@ from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
 from mlem_core.base.labels import NAMES, Names
 from mlem_core.base.text import fraction, listed, many, percent, sentence_case
 from mlem_core.base.typing import Layer
+from mlem_core.inference.resample import WEAKLY
 from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
 
 
@@ -118,7 +119,6 @@ RSA_CHANGE = 0.2
 TAU_CHANGE = 0.4  # of the τ of two layers, which is coarse with few features
 CONTROL_SHARE = 0.9  # of ρ, or of RSA, that random weights reach
 LEAST = 0.1  # a ρ or RSA below it is not worth a comparison with random weights
-ALIKE = 0.3  # two layers with an RSA or τ from here on are called similar
 # Figures mark what changes a conclusion by this many times the limit above; tables have all.
 MARKED = 2.0
 
@@ -134,7 +134,7 @@ def flags(audit: Audit, names: Names = NAMES) -> pd.DataFrame:
 
     Its severity is 0 where what one would say stays the same and only a number changes. Else it
     says by how many times the limit it changes: where another feature matters most, the lead;
-    where two layers are similar (RSA or τ from `ALIKE` on) in one of the two only, or their
+    where two layers are similar (RSA or τ from `WEAKLY` on) in one of the two only, or their
     similarity has the other sign (both at least `LEAST`), the change. Against random weights it
     goes from 1 where they reach `CONTROL_SHARE` to 2 where they reach all of ρ, or of the RSA of
     two layers of different models that are similar, and on; layers of one model are so in any
@@ -151,6 +151,25 @@ def flags(audit: Audit, names: Names = NAMES) -> pd.DataFrame:
     measure and variant, by variant and layer
     """
     rows = [*_layer_flags(audit.changes, names), *_pair_flags(audit)]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def variance_flags(variance: pd.DataFrame | None) -> pd.DataFrame:
+    """Flags of layers of whose variance position 0, or one unit, has a large part.
+
+    Each run computes these shares; whether they change a conclusion the audit tells. A layer is
+    flagged in its profile, and as the pair with itself in both similarities.
+
+    `variance` is that of an `Analysis`. Returns the columns of `flags`.
+    """
+    rows = []
+    for row in () if variance is None else variance.itertuples():
+        limits = ("position 0", row.first, POSITION_SHARE), ("one unit", row.unit, OUTLIER_SHARE)
+        large = [f"{name} has {percent(share)}" for name, share, least in limits if share >= least]
+        if large:
+            layer, reason = (row.model, row.layer), f"{listed(large)} of its variance"
+            rows.append(("profiles", *layer, "", -1, "variance", reason, MARKED))
+            rows += [(by, *layer, *layer, "variance", reason, MARKED) for by in (RSA, "tau")]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -179,7 +198,7 @@ def reasons(flags: pd.DataFrame, measure: str) -> dict[Layer, str] | dict[tuple[
     texts: dict[Any, list[str]] = {}
     for row in marked(flags[flags["measure"] == measure]).itertuples():
         a, b = (row.model_a, row.layer_a), (row.model_b, row.layer_b)
-        for key in [a] if row.layer_b == -1 else [(a, b), (b, a)]:
+        for key in [a] if row.layer_b == -1 else dict.fromkeys([(a, b), (b, a)]):
             texts.setdefault(key, []).append(row.reason)
     return {key: "; ".join(parts) for key, parts in texts.items()}
 
@@ -215,7 +234,7 @@ def _reached(control: float, trained: float) -> float:
 def _concludes(value: float, before: float) -> bool:
     """Whether one would say something else of two layers."""
     turned = value * before < 0 and min(abs(value), abs(before)) >= LEAST
-    return turned or (value >= ALIKE) != (before >= ALIKE)
+    return turned or (value >= WEAKLY) != (before >= WEAKLY)
 
 
 def _pair_flags(audit: Audit) -> list[tuple[Any, ...]]:
@@ -227,7 +246,7 @@ def _pair_flags(audit: Audit) -> list[tuple[Any, ...]]:
     for row in pairs[reached].to_dict("records"):
         after, before = row[by.name], row[f"{by.name}_before"]
         reason = f"with random weights {by.short} is {fraction(after)} (trained {fraction(before)})"
-        alike = row["model_a"] != row["model_b"] and before >= ALIKE
+        alike = row["model_a"] != row["model_b"] and before >= WEAKLY
         severity = _reached(after, before) if alike else 0.0
         rows.append((by.name, *_ends(row), reason, severity))
     for measure, least in ((by.name, RSA_CHANGE), ("tau", TAU_CHANGE)):

@@ -52,8 +52,6 @@ SPEC = AnalysisSpec(
     layers=LAYERS,
     groups=tuple(GROUPS.items()),
     labels=tuple(LABELS.items()),
-    estimator="ridge",
-    values=(),
 )
 
 

@@ -41,7 +41,7 @@ from mlem_core.tasks.runner import Request, Task, carry_out
 # Tables by name, and other files by their file names.
 Made = Mapping[str, pd.DataFrame | bytes]
 Options = Mapping[str, Any]
-VERSION = 6
+VERSION = 7
 ARCHIVE, PAGE = "all.zip", "explorer.html"
 
 

@@ -162,31 +162,30 @@ def below_metric(span: str) -> dict[str, Any]:
 
 
 def choose_marks() -> None:
-    """Let the user hide what the audit marks, in figures and in what is saved of them."""
+    """Let the user hide what is flagged, in figures and in what is saved of them."""
     choices.choose_one(
-        "Marks of the audit",
+        "Marks",
         [SHOWN, HIDDEN],
         "marks",
         SHOWN,
         help="Dots and triangles where a conclusion of the figure changes in the audit by twice "
-        "its limit or more. Confidence has all that changes.",
+        "its limit or more, or position 0 or one unit has a large part of the variance of a layer. "
+        "Confidence has all that changes.",
     )
 
 
 def say_of_pair(view: View, a: str, b: str) -> None:
-    """Sentences of the audit on two layers "model:layer" that a page compares."""
-    flagged = view.shown().flagged
-    if flagged is None:
-        return
+    """Sentences on the marks of two layers "model:layer" that a page compares."""
+    marks = view.shown().marks
     one, other = stored.layer_title(a), stored.layer_title(b)
     names = {
         "a": f"The profile of {one}",
         "b": f"The profile of {other}",
         "both": f"The similarity of {one} and {other}",
     }
-    by_measure = {measure: reasons(flagged, measure) for measure in ("profiles", RSA, "tau")}
+    by_measure = {measure: reasons(marks, measure) for measure in ("profiles", RSA, "tau")}
     marked = of_two(by_measure, parse_layer(a), parse_layer(b))
     sentences = [plain(f"{names[side]}: {why}.") for side, why in marked.items()]
     if sentences:
-        with st.expander("The audit flags these layers", icon=":material/warning:"):
+        with st.expander("These layers are flagged", icon=":material/warning:"):
             st.markdown("\n".join(f"- {one}" for one in sentences))

@@ -18,10 +18,12 @@ import streamlit as st
 
 from mlem_core.analysis.source import as_added
 from mlem_core.base.errors import InputError
+from mlem_core.base.text import percent
 from mlem_core.base.typing import parse_layer
-from mlem_core.figures.canvas import canvas_data, lacking_maps, settled
+from mlem_core.figures.canvas import canvas_data, lacking_maps
 from mlem_core.figures.context import FigureContext
 from mlem_core.figures.stimulus_maps import points_of
+from mlem_core.inference.explained import settled
 from mlem_core.inference.pair_contributions import kept_at, pair_contributions
 from mlem_core.inference.what_else import Rest
 from mlem_core.measures.decomposition import UNEXPLAINED, is_identity
@@ -60,6 +62,8 @@ def show_pair(view: View) -> None:
 
 def _canvas(view: View) -> None:
     shown = view.shown(similarity=chosen_similarity())
+    work = _pending_work(view, shown)
+    progress = _progress(work)
 
     def chosen() -> None:
         look_at(view, *st.session_state["canvas"]["pair"])
@@ -69,13 +73,13 @@ def _canvas(view: View) -> None:
     drawn = st.components.v2.component("canvas", html=holder, css=style(), js=code)
     drawn(
         # As bytes: Streamlit would write the same text twice.
-        data=json.dumps(canvas_data(shown)).encode(),
+        data=json.dumps(canvas_data(shown, progress)).encode(),
         key="canvas",
         on_pair_change=chosen,
         on_details_change=lambda: _open_details(st.session_state["canvas"]["details"]),
     )
     frame.folded_part("Details", "tune", DETAILS, partial(_details, view))
-    _wait(view, shown)
+    _wait(shown, work, progress)
 
 
 def _open_details(term: str) -> None:
@@ -85,30 +89,40 @@ def _open_details(term: str) -> None:
         choices.put_all({"detail": ["pairs"], "term": [term]})
 
 
-def _wait(view: View, shown: FigureContext) -> None:
+def _pending_work(view: View, shown: FigureContext) -> Followup | None:
+    """The work that gives the two layers their intervals and chance; None where they have them."""
+    if settled(shown.why):
+        return None
+    (a, b), by = shown.pair, shown.why.similarity.name
+    options = {"a": a, "b": b, "features": view.features, "similarity": by}
+    return view.work("error-bars", options)
+
+
+def _progress(work: Followup | None) -> str:
+    """How far some work is, in tenths; empty before it has begun."""
+    stages = [] if work is None else work.status().stages
+    return f": {percent(stages[-1].done * 10 // max(stages[-1].total, 1) / 10)}" if stages else ""
+
+
+def _wait(shown: FigureContext, work: Followup | None, progress: str) -> None:
     """Have made what the canvas lacks: intervals and chance of the two layers, and their maps."""
-    why, maps = shown.why, lacking_maps(shown)
-    known = settled(why)
-    a, b = shown.pair
-    options = {
-        "a": a,
-        "b": b,
-        "features": view.features,
-        "similarity": why.similarity.name,
-    }
-    work = None if known else view.work("error-bars", options)
+    maps = lacking_maps(shown)
     background.give_way(work)
     if work is not None and (not work.folder.exists() or work.status().state == "cancelled"):
         with contextlib.suppress(InputError, OSError):
             background.begin_ahead(work)
     if maps or (work is not None and work.status().state in background.UNDER_WAY):
-        st.fragment(_arrive, run_every=OFTEN)(shown, work, maps, [])
+        st.fragment(_arrive, run_every=OFTEN)(shown, work, maps, progress, [])
 
 
 def _arrive(
-    shown: FigureContext, work: Followup | None, maps: list[Any], looked: list[bool]
+    shown: FigureContext,
+    work: Followup | None,
+    maps: list[Any],
+    progress: str,
+    looked: list[bool],
 ) -> None:
-    """Draw the canvas anew once what it lacked is there.
+    """Draw the canvas anew once what it lacked is there, or its work has gone on.
 
     Not in the run that draws the page (`looked` is empty): the canvas is left time to appear, and
     a click on what stands below it is heard.
@@ -121,7 +135,8 @@ def _arrive(
         with contextlib.suppress(InputError):
             points_of(shown, layer)
             made = True
-    if made or (work is not None and work.status().state not in background.UNDER_WAY):
+    done = work is not None and work.status().state not in background.UNDER_WAY
+    if made or done or _progress(work) != progress:
         st.rerun()
 
 

@@ -1,21 +1,30 @@
 """Why two layers are alike: terms, the pairs behind them, intervals."""
 
+from functools import partial
+
 import explicit
 import numpy as np
 import pandas as pd
 import pytest
 from inputs import arguments_of, refused
-from scipy.stats import spearmanr
+from scipy.stats import spearmanr, t
 
 from mlem_core import explain, with_intervals
 from mlem_core.analysis import similarities
 from mlem_core.cli.commands import main
-from mlem_core.inference.explanation import with_chance
+from mlem_core.inference.explanation import explanation_of, with_chance
+from mlem_core.inference.layer_intervals import chance_of_layers, layer_intervals
+from mlem_core.inference.resample import standard_error
 from mlem_core.measures.contributions import weighted_subsets
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
+from mlem_core.pairs.resampling_units import StimulusUnits
+from mlem_core.pairs.statistics import ComparedPairs, pair_statistics
 
 N = 60
 A, B = ("m", 0), ("m", 1)
+COLUMNS = [
+    *("term", "value", "lower", "upper", "chance", "p", "unit", "share_lower", "share_upper")
+]
 
 
 def test_two_layers_of_an_analysis_are_explained(planted):
@@ -25,13 +34,43 @@ def test_two_layers_of_an_analysis_are_explained(planted):
     expected = spearmanr(*squared).statistic
     assert found.value == pytest.approx(expected, abs=1e-9)
     assert found.terms["value"].sum() == pytest.approx(expected, abs=1e-9)
-    assert list(found.terms.columns) == ["term", "value", "lower", "upper", "chance", "p", "unit"]
+    assert list(found.terms.columns) == COLUMNS
     for table in (found.terms, found.whole):
         assert (table["lower"] <= table["value"]).all() and (table["value"] <= table["upper"]).all()
     colour = found.terms.set_index("term").loc["colour"]
     assert colour["lower"] > 0.2 and colour["upper"] - colour["lower"] < 0.3
     with refused("m:9"):
         explain(whole, A, ("m", 9))
+
+
+def test_the_interval_of_a_share_has_the_error_of_the_similarity(planted):
+    # Each sentence left out, and the share of what is left computed from the beginning.
+    why, told = explain(planted.analysis, A, B), []
+    bounded = with_intervals(why, planted.analysis, planted.store, lambda *n: told.append(n))
+    shift = (bounded.terms["value"] - why.terms["value"]).to_numpy()
+    units = StimulusUnits.of(planted.analysis.stimuli, planted.analysis.folds)
+    columns, without = planted.analysis.pairs.columns, []
+    for weights in units.blocks().weights:
+        rows = np.flatnonzero(weights)
+        statistics = pair_statistics(
+            ComparedPairs.of_columns(columns.of_stimuli(rows), units.folds[rows]),
+            [partial(planted.layers[f"layer_0{k}"].take, rows, axis=0) for k in (0, 1)],
+        )
+        split = decompose(statistics.moments)
+        without.append((split.values[:, 0, 1] + shift) / split.rsa[0, 1])
+    error = standard_error(np.array(without))
+    terms = bounded.terms.set_index("term")
+    reach = terms["value"] / why.value - terms["share_lower"]
+    assert reach.to_numpy() == pytest.approx(t.ppf(0.975, len(without) - 1) * error, rel=0.1)
+    # All parts of the work make one count, which never goes back.
+    shares = [done / total for done, total in told]
+    assert shares == sorted(shares) and 0.7 < shares[-1] <= 1
+    # As the intervals of all layers know it.
+    intervals = layer_intervals(planted.analysis, planted.store)
+    chance = chance_of_layers(planted.analysis, planted.store)
+    known = explanation_of(why, intervals, chance.of_layers([0, 1]))
+    ends = ["share_lower", "share_upper"]
+    np.testing.assert_allclose(known.terms[ends], bounded.terms[ends], atol=0.01)
 
 
 @pytest.mark.parametrize("name", ["rsa", "cka", "procrustes"])
@@ -50,7 +89,7 @@ def test_the_command_line_prints_and_writes_them(planted, name, tmp_path, capsys
     assert found.sentence in capsys.readouterr().out
     np.testing.assert_allclose(pd.read_csv(out)["value"], found.terms["value"])
     assert main([*command, "--bootstrap", "30"]) == 0
-    assert list(pd.read_csv(out)) == ["term", "value", "lower", "upper", "chance", "p", "unit"]
+    assert list(pd.read_csv(out)) == COLUMNS
 
 
 def test_an_analysis_is_written_with_intervals(planted, tmp_path, monkeypatch, capsys):

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from inputs import for_each
 
+from mlem_core.base.text import whole_percents
 from mlem_core.groups.summary import training_line
 from mlem_core.inference.explained import Explanation
 from mlem_core.measures.decomposition import UNEXPLAINED
@@ -27,11 +28,21 @@ def two_layers(rest, bounds=False, chance=None, **values):
         chance = [*chance, np.nan]
         terms = terms.assign(chance=chance, p=np.where(terms["value"] > chance, 0.01, 0.5))
         terms["unit"] = ["word" if "identity" in term else "" for term in terms["term"]]
+        if bounds:
+            ends = {f"share_{end}": terms[end] / whole["value"][0] for end in ("lower", "upper")}
+            terms = terms.assign(**ends)
     return Explanation((("one", 3), ("two", 20)), terms, whole)
 
 
 PLAIN = two_layers(0.06, pos=0.2, place=0.1, tense=0.004, length=-0.05)
 LESS = two_layers(-0.06, bounds=True, pos=0.2, tense=0.001, length=0.002)
+NEGATIVE = two_layers(-0.06, True, [0, 0, 0], pos=0.2, tense=0.001, length=0.002)
+NOTHING = two_layers(0.5, chance=[0], pos=-0.1)
+FEW = two_layers(0.3, True, [0] * 11, **{f"feature {n}": 0.02 for n in range(11)})
+# 25.6, 11.8, 5.2 and 57.4 %.
+ROUNDED = two_layers(
+    0.574, chance=[0, 0, 0, np.nan], pos=0.256, a=0.06, b=0.058, **{"word identity": 0.052}
+)
 SURE = two_layers(0.06, bounds=True, chance=[0, 0, 0], pos=0.2, place=0.1, length=-0.05)
 WORD = {"word identity": 0.1}
 OF_WORDS = two_layers(0.06, bounds=True, chance=[0, 0, np.nan], pos=0.2, place=0.1, **WORD)
@@ -56,7 +67,19 @@ WHOLE = [
     (
         SURE.headline,
         "one layer 3 and two layer 20 are similar (RSA .31). Pos accounts for 65 % (61 % to "
-        "71 %), two other features for 16 %; 19 % (16 % to 26 %) is unexplained.",
+        "71 %), one other feature for 32 %, length lowers it by 16 %; 19 % (16 % to 26 %) is "
+        "unexplained.",
+    ),
+    (
+        PLAIN.headline,
+        "one layer 3 and two layer 20 are similar (RSA .31). What each feature accounts for is "
+        "not compared with chance yet.",
+    ),
+    (
+        NEGATIVE.headline,
+        "one layer 3 and two layer 20 are weakly similar (RSA .14). Pos accounts for 140 % (133 % "
+        "to 154 %), two other features for 2 %; what is unexplained lowers it by 42 %. Shares "
+        "exceed 100 % where other terms lower the similarity.",
     ),
     (PLAIN.how_sure, ""),
     (
@@ -68,20 +91,19 @@ PARTS = [
     (LESS.sentence, ".143 [.133, .163]"),
     (LESS.sentence, "makes the two less similar, by .060 [.040, .070]"),
     (WORDS.how_sure, "95 % CI (over sentences and words): RSA"),
-    (two_layers(0.5, pos=-0.1).headline, "No feature accounts for a tenth of it; 100 % is unex"),
-    (LESS.headline, "what is unexplained lowers it by 42 %."),
-    # Until chance is known the largest is named; then none that chance reaches.
-    (two_layers(0.06, place=0.2, pos=0.1).headline, "Place accounts for 56 %, one other feature"),
-    (TESTED.headline, "Pos accounts for 32 % (29 % to 39 %), two other features for 48 %; 19 %"),
-    (BY_CHANCE.headline, "No feature accounts for more than chance gives; 19 % (16 % to"),
+    (NOTHING.headline, "gives. Pos lowers it by 25 %; 125 % is unexplained. Shares exceed 100 %"),
+    (TESTED.headline, "Pos accounts for 32 % (29 % to 39 %), one other feature for 65 %, length"),
+    (BY_CHANCE.headline, "more than chance gives. Two features together account for 97 %, length"),
     (OF_WORDS.headline, "one other feature for 22 %, word identity for 22 %; 13 % (11 % to"),
+    (FEW.headline, "No single feature accounts for a tenth of it. Eleven features together"),
+    (ROUNDED.headline, "26 %, two other features for 12 %, word identity for 5 %; 57 % is"),
     (OF_WORDS.sentence, "one feature at a time, contribute .100 [.090, .120] among words."),
     (
         WITH_CONTROLS.sentence,
         "would contribute at most .160 (all features of the word permuted together)",
     ),
     (WITH_CONTROLS.sentence, " and .150 (a random number for each place)."),
-    (WITH_CONTROLS.headline, "No feature accounts for more than chance gives; 23 %"),
+    (WITH_CONTROLS.headline, "No single feature accounts for more than chance gives. Two features"),
     (BY_CHANCE.sentence, "Permuted labels contribute as much for place and pos."),
     (two_layers(0.04, bounds=True, pos=0.05).headline, "are hardly similar (RSA .09)."),
 ]
@@ -136,3 +158,13 @@ BOTH = Units(40, 12)
 )
 def test_of_what_an_interval_speaks(said, expected):
     assert said == expected
+
+
+def test_percentages_add_up_to_100_and_each_is_a_neighbour_of_its_share():
+    rng = np.random.default_rng(0)
+    for n in range(1, 12):
+        shares = rng.normal(0.2, 0.4, n)
+        shares[-1] += 1 - shares.sum()
+        found = whole_percents(shares)
+        assert sum(found) == 100 and np.abs(found - 100 * shares).max() < 1
+    assert whole_percents([1 / 3, 1 / 3, 1 / 3]) == [34, 33, 33]

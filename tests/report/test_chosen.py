@@ -150,14 +150,17 @@ def test_repr_headline_and_plots_are_those_of_the_tables(systems):
     )
     why = explain(analysis, "one:2", "two:2")
     assert repr(why) == why.headline
-    assert "RSA" in why.headline and "<td>position</td>" in why._repr_html_()
+    assert "RSA" in why.headline and "not compared with chance" in why.headline
+    assert "<td>position</td>" in why._repr_html_()
     sure = with_intervals(why, analysis, store)
     assert repr(sure) == f"{sure.headline} {sure.how_sure}" and "Position accounts" in repr(sure)
     same = feature_panels(results.importance, results.scores, names, {"one": 2, "two": 2})
+    # An analysis of an older version has no marks.
+    analysis = replace(analysis, variance=None)
     assert analysis.plot.profiles() == same
     squares = similarity_matrices(results.similarity_profiles, results.similarity_rsa)
     assert analysis.plot.similarity() == squares
-    assert analysis.plot.why("one:2", ("two", 2)) == waterfall(why.terms, names)
+    assert analysis.plot.why("one:2", ("two", 2)) == waterfall(why.terms, ())
     with refused("unknown layer"):
         analysis.plot.similarity(layers="one:7")
 

@@ -13,12 +13,18 @@ from scipy.spatial.distance import pdist
 from scipy.stats import weightedtau
 
 from mlem_core import run
+from mlem_core.analysis.files import load_analysis, save_analysis
 from mlem_core.cli.commands import main
+from mlem_core.figures.canvas import chip
+from mlem_core.figures.context import Drawing, FigureContext
+from mlem_core.figures.importances import draw_profiles
 from mlem_core.figures.robustness import audit_map
+from mlem_core.figures.style import AUDIT
 from mlem_core.pairs.designs import PairDesign
+from mlem_core.pairs.variance_shares import variance_shares
 from mlem_core.robustness import flags
 from mlem_core.robustness.audit import audit, mean_cosine, position_share, stimuli_at_first
-from mlem_core.robustness.flags import CONTROL, Audit, check, controls
+from mlem_core.robustness.flags import CONTROL, Audit, Checked, check, controls
 
 SINK, OUTLIER, CLEAN = 0, 1, 2
 TABLE = words(60)
@@ -280,3 +286,38 @@ def test_what_a_variant_changes_fails_a_check_and_says_why(audit, why):
 def test_without_an_audit_nothing_is_said_of_robustness(audit, badge):
     checked = check(audit, A, ("m", 3))
     assert (checked.verdict, checked.badge) == ("unknown", badge)
+
+
+def test_a_layer_of_one_position_or_one_unit_is_marked_in_every_figure_of_it(tmp_path):
+    # Unit 7 of the second layer is far out at position 0, the third varies in one unit.
+    layers = np.random.default_rng(0).standard_normal((3, len(TABLE), 120))
+    layers[1, FIRST, 7] += 300
+    layers[2, :, 5] *= 40
+    made = dict(enumerate(layers))
+    analysis = finished(tmp_path, in_files(tmp_path, TABLE, {"m": made}), made).analysis
+    for layer, rows in enumerate(layers):
+        # The share of position 0 is η² of a one-way analysis of variance, summed over the units.
+        groups, mean = [rows[FIRST], rows[~FIRST]], rows.mean(axis=0)
+        total = rows.var(axis=0).sum() * len(rows)
+        between = sum(len(of) * ((of.mean(axis=0) - mean) ** 2).sum() for of in groups)
+        row = analysis.variance.iloc[layer]
+        assert row["first"] == pytest.approx(between / total)
+        assert row["unit"] == pytest.approx(rows.var(axis=0).max() * len(rows) / total)
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    save_analysis(analysis, folder)
+    kept = load_analysis(folder)
+    pd.testing.assert_frame_equal(kept.variance, analysis.variance)
+    context = FigureContext(kept, kept.select(), kept.results(), Drawing((("m", 1), ("m", 2))))
+    marks = context.reasons("profiles")
+    assert [*marks] == [("m", 1), ("m", 2)] and "position 0 has 9" in marks["m", 1]
+    assert marks["m", 2] == "one unit has 94 % of its variance"
+    assert [*context.reasons("rsa")] == [(layer, layer) for layer in marks]
+    shown = chip(context, context.why, Checked())
+    assert shown["state"] == "fails" and "In m layer 2 one unit has 94 %" in shown["more"]
+    (trace,) = [one for one in draw_profiles(context).figure.data if one.name == AUDIT]
+    assert list(trace.x) == [1, 2]
+    # An older analysis has no shares, and no mark.
+    older = replace(context, analysis=replace(kept, variance=None))
+    assert older.reasons("profiles") == {}
+    assert np.isnan(variance_shares(np.ones((4, 3)))).all()

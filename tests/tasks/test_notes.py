@@ -2,10 +2,12 @@
 
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,8 +16,11 @@ from inputs import for_each, in_files, noise, refused, words
 from waiting import wait
 
 from mlem_core import Store, explain, run, stimulus_map
+from mlem_core.analysis.planning import CHOSEN
 from mlem_core.analysis.run import coded_otherwise, values_to_resolve
+from mlem_core.base.text import fraction
 from mlem_core.inference import layer_intervals
+from mlem_core.inference.explanation import best_known
 from mlem_core.inference.intervals import terms_and_whole
 from mlem_core.inference.pair_contributions import kept_at, pair_contributions
 from mlem_core.inference.resample import HARDLY
@@ -26,6 +31,7 @@ from mlem_core.tasks import analyses, deletion, examples, followups, notes
 from mlem_core.tasks.notes import Notes
 
 ID = "0123456789abcdef"
+README = Path(__file__).parents[2] / "README.md"
 
 
 def test_what_is_written_is_read_by_another_process_s_store(store):
@@ -277,3 +283,24 @@ def test_values_told_apart_later_are_those_asked_for_from_the_start(example, tmp
         np.testing.assert_array_equal(ours, theirs)
     again = coded_otherwise(later, Store(tmp_path / "later"), values=())
     assert again.pairs.columns.names == alone.pairs.columns.names
+
+
+@pytest.mark.skipif(
+    CHOSEN not in examples.example().manifest,
+    reason="the example is of an older version, whose choices are not the defaults: make example",
+)
+def test_the_readme_has_the_numbers_of_the_example(example, tmp_path):
+    (part,) = re.findall(
+        r"^- \*\*Why two layers are similar.*?(?=^- )", README.read_text("utf-8"), re.M | re.S
+    )
+    text, pair = " ".join(part.split()), (("mini-gpt2", 6), ("mini-mamba", 11))
+    store, selection = Store(tmp_path), example.select()
+    intervals = layer_intervals.known_intervals(example, store)
+    chance = layer_intervals.known_layer_chance(example, store, selection)
+    why = best_known(explain(example, *pair), example, selection, store, intervals, chance)
+    low, high = why.whole.loc[0, ["lower", "upper"]]
+    assert f"RSA of {fraction(why.value)} (95 % CI {fraction(low)} to {fraction(high)}," in text
+    # The shares of the sentence, with their intervals, in its order; they add up to 100 %.
+    percents = re.compile(r"\d+(?= to \d+ %| %(?! CI))")
+    assert percents.findall(text) == percents.findall(why.answer)
+    assert ("by value" in text) == ("by value" in why.coding)

@@ -27,6 +27,7 @@ export function bars(state, root, tip) {
     const low = Math.min(0, ...ends), high = Math.max(...ends, 0.01), span = high - low;
     const at = value => `${(100 * (value - low)) / span}%`;
     const part = value => `${(100 * value) / span}%`;
+    const open = terms.some(one => one.kind === "open");
     const tallest = terms.length > 14 ? 20 : terms.length > 10 ? 24 : 29;
     rows.style.setProperty("--row", `${tallest}px`);
     rows.replaceChildren(...terms.map(one => {
@@ -39,7 +40,8 @@ export function bars(state, root, tip) {
         whisker.style.width = part(one.high - one.low);
       }
       const sign = one.value >= 0.005 ? "+" : "";
-      const number = make("span", { class: "value", text: sign + fraction(one.value) });
+      const text = one.kind === "open" || (open && one.kind === "rest") ? "" : sign + fraction(one.value);
+      const number = make("span", { class: "value", text });
       number.style.left = at(Math.max(one.end, one.start, one.high ?? one.end));
       const kind = one.chance ? "chance" : one.kind;
       return make("button", {
@@ -65,6 +67,7 @@ export function bars(state, root, tip) {
   }
 
   function said(one) {
+    if (one.kind === "open") return `${one.label}: not compared with chance yet`;
     const sure = one.lower === null ? "" : `, 95 % CI ${fraction(one.lower)} to ${fraction(one.upper)}`;
     return `${one.label}: contribution ${fraction(one.value, 3)}${sure}`
       + (one.chance ? ", no more than chance gives" : "");
