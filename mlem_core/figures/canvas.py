@@ -142,7 +142,8 @@ def chip(
     if checked.variants and not checked.reasons:
         lines.append(f"{sentence_case(checked.badge)} of the audit.")
     if not settled(why):
-        state, text = "provisional", f"not compared with chance yet{progress}"
+        waits = f"comparing with chance{progress}" if progress else "not compared with chance yet"
+        state, text = "provisional", waits
     elif "lower" in why.whole:
         low, high = why.whole.loc[0, ["lower", "upper"]]
         text = f"95 % CI {fraction(low)} to {fraction(high)}"

@@ -60,7 +60,7 @@ TITLE = 22  # letters of a name over a panel
 SIGNIFICANT = 0.05
 # Between a matrix and the names at its sides.
 CLEAR: dict[str, Any] = {"ticks": "outside", "ticklen": 4, "tickcolor": "rgba(0,0,0,0)"}
-AUDIT = "audit"  # begins the names of what marks layers and pairs of layers
+AUDIT = "flagged"  # begins the names of what marks layers and pairs of layers
 Trace = dict[str, Any]  # as Plotly takes it
 Point = tuple[float, float]
 

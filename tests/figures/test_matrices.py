@@ -110,7 +110,7 @@ def test_flags_of_the_audit_stand_at_their_pairs():
     square = square_of({"a": 2, "b": 1})
     marks = figures.Annotations(flags={"rsa": {PAIR: "<x> changes", PAIR[::-1]: "<x> changes"}})
     figure = figures.similarity_matrices(square, square, annotations=marks)
-    (dots,) = [trace for trace in figure.data if (trace.name or "").startswith("audit")]
+    (dots,) = [trace for trace in figure.data if (trace.name or "").startswith("flagged")]
     at = places_of(cells(figure)[1], PAIR, PAIR[::-1])
     places = {(round(float(x), 3), round(float(y), 3)) for x, y in zip(dots.x, dots.y, strict=True)}
     assert places == at and dots.xaxis == "x2"

@@ -68,7 +68,7 @@ def test_in_print_each_feature_has_a_panel_with_a_line_a_model_over_relative_dep
         (line,) = [t for t in named(figure, model) if t.xaxis == "x2" and t.mode == "lines+markers"]
         np.testing.assert_allclose(line.x, expected.index / last[model])
         np.testing.assert_allclose(line.y, expected)
-    (flag,) = named(figure, "audit")
+    (flag,) = named(figure, "flagged")
     rho = scores_of(importance).groupby(["model", "layer"])["rho"].mean()
     assert (flag.x[0], flag.y[0]) == pytest.approx((0.5, rho["b", 1]))
     (band, *_) = [t for t in figure.data if (t.name or "").startswith("chance") and t.xaxis == "x2"]
@@ -120,7 +120,7 @@ def test_importance_scatter_puts_each_feature_at_its_two_means():
         assert (point.x[0], point.y[0]) == pytest.approx((x.mean(), y.mean()))
         assert point.error_x.array[0] == pytest.approx(x.std())
     assert "−.24" in figure.layout.title.text and "not defined" in figure.layout.title.text
-    assert "&lt;here&gt;" in named(figure, "audit")[0].hovertext[0]
+    assert "&lt;here&gt;" in named(figure, "flagged")[0].hovertext[0]
 
 
 def test_the_strongest_interactions_follow_the_features():

@@ -14,6 +14,7 @@ from PIL import Image
 from screens import Screen, in_this_process, jobs_in, ran
 
 from mlem_core.base.files import write_json
+from mlem_core.figures.style import AUDIT
 from mlem_core.groups import systems as kept_systems
 from mlem_core.groups.halves import keep_halves
 from mlem_core.groups.members import table_of_distances
@@ -135,7 +136,7 @@ def test_a_first_visit_finds_the_finding_of_the_example(store, example):
 def test_two_layers_that_share_an_artefact_fail_a_check(store):
     """mini-bert layer 1 and smollm2 layer 11 share the first word, and little else."""
     chip = Screen(analysis="example", a="smollm2:11", b="mini-bert:1").canvas["chip"]
-    assert chip["state"] == "fails" and chip["text"].startswith("fails ")
+    assert chip["state"] == "fails" and "; fails " in chip["text"]
     assert "ithout position 0" in chip["more"]
     trust = Screen("trust", analysis="example", a="smollm2:11", b="mini-bert:1")
     verdicts = [said.split()[-1] for said in trust.app.table[0].value["verdict"]]
@@ -145,6 +146,8 @@ def test_two_layers_that_share_an_artefact_fail_a_check(store):
 def test_intervals_of_two_layers_and_their_maps_arrive_by_themselves(mine, monkeypatch):
     monkeypatch.setattr(background, "begin_ahead", lambda work: work.begin())
     first = Screen(analysis=mine.jobs[0].id, a="one:0", b="two:1")
+    assert "; " not in first.canvas["finding"] and first.canvas["finding"].endswith(").")
+    assert {term["kind"] for term in first.canvas["terms"]} == {"open", "rest"}
     assert first.canvas["chip"]["state"] == "provisional" and first.canvas["maps"] == {}
     # The page looks again once the canvas stands; in the browser by a timer.
     monkeypatch.setattr(
@@ -193,7 +196,7 @@ def seen(own, page="", **query):
 
 def test_profiles_draw_what_was_run(own):
     screen = seen(own, "profiles")
-    assert screen.traces("profiles") == {*FEATURES, *SCORES, "band"}
+    assert screen.traces("profiles") == {*FEATURES, *SCORES, "band", AUDIT}
     drawn = screen.figures["profiles"]["data"]
     importance = own.jobs[0].analysis().results().importance
     mean = importance.groupby(["feature", "model", "layer"])["importance"].mean()
@@ -206,11 +209,11 @@ def test_profiles_draw_what_was_run(own):
 def test_dropping_a_feature_needs_no_run_and_goes_along(own):
     screen, before = seen(own, "profiles"), jobs_in(own.store)
     screen.tick_off("kind")
-    assert screen.traces("profiles") == {"noun", "position", *SCORES, "band"}
+    assert screen.traces("profiles") == {"noun", "position", *SCORES, "band", AUDIT}
     assert jobs_in(own.store) == before
     assert screen.address["features"] == ["noun", "position"]
     screen.go("heatmaps")
-    assert screen.traces("compare") == {"noun", "position", "equal importance"}
+    assert screen.traces("compare") == {"noun", "position", "equal importance", AUDIT}
     assert screen.go("trust").address["features"] == ["noun", "position"]
     # From its address to another window; products were not computed, so none is drawn.
     other = Screen("profiles", **{**screen.address, "products": "yes"})
@@ -227,7 +230,7 @@ def test_products_are_left_out_and_drawn_again_where_the_analysis_has_them(mine)
     with_products = Screen("profiles", analysis=job.id, features=["noun", "position"])
     assert "noun × position" in with_products.traces("profiles")
     without = Screen("profiles", **{**with_products.address, "products": "no"})
-    assert without.traces("profiles") == {"noun", "position", *SCORES, "band"}
+    assert without.traces("profiles") == {"noun", "position", *SCORES, "band", AUDIT}
 
 
 def test_an_address_of_before_the_last_choice_undoes_it_only_by_back(own, monkeypatch):
@@ -434,8 +437,9 @@ def test_what_else_explains_the_finding_of_the_example_can_be_added(store, monke
     assert "what-else" in screen.figures and "is a function of the word" in screen.said
     best = screen.app.button
     best = next(one for one in screen.buttons if one.startswith("add "))
-    finding = screen.canvas["finding"]
-    assert re.search(r"would explain \d+\s%? ?\w* ?", finding) and "unexplained" in finding
+    shown = screen.canvas
+    assert re.search(r"would explain \d+\s%? ?\w* ?", shown["more"])
+    assert "unexplained" in shown["finding"] and shown["coding"].startswith("Features coded ")
     started = []
     monkeypatch.setattr(
         analyses, "start", lambda spec, _: started.append(spec) or analyses.find("example", _)
