@@ -104,7 +104,7 @@ def _similarities(view: View, a: str, b: str) -> None:
         names = "weighted_tau", "rsa"
         bounds = {name: (row[f"{name}_lower"], row[f"{name}_upper"]) for name in names}
         if row["chosen_from"]:
-            among = f" Chosen as the largest of {row['chosen_from']:,} pairs; the CI allows for it."
+            among = f", largest of {row['chosen_from']:,} pairs"
     left, right = st.columns(2)
     left.metric(
         "By features (weighted τ)",
@@ -116,8 +116,8 @@ def _similarities(view: View, a: str, b: str) -> None:
     right.metric(
         "By distances (RSA)",
         fraction(results.similarity_rsa.loc[a, b]),
-        **uncertainty.around(bounds.get("rsa")),
-        help=f"Spearman ρ of the neural distances of the two layers over all pairs.{among}",
+        **uncertainty.around(bounds.get("rsa"), among),
+        help="Spearman ρ of the neural distances of the two layers over all pairs.",
     )
     of_layers = compared_layers(view)
     by = of_layers.similarity

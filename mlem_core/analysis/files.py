@@ -159,13 +159,7 @@ def load_analysis(folder: Path | str) -> Analysis:
         errors = pd.read_csv(source / PAIR_ERRORS, dtype=columns, keep_default_na=False)
     if (source / VARIANCE).exists():
         # A model may be called NA.
-        text: Any = {"model": str}
-        variance = pd.read_csv(
-            source / VARIANCE,
-            dtype=text,
-            keep_default_na=False,
-            na_values={"first": "", "unit": ""},
-        )
+        variance = pd.read_csv(source / VARIANCE, converters={"model": str})
     if (source / "maps.npz").exists():
         with np.load(source / "maps.npz", allow_pickle=False) as kept:
             points = kept["points"].astype(np.float64)

@@ -140,7 +140,8 @@ class LayerIntervals:
         without = self.values_without[:, i, j]
         variance = covariances_of_kinds(without, without, self.sizes)[:, None]
         of_both = shares * (shares * variance - 2 * self.terms_covariance[..., i, j])
-        return error_of_kinds(self.terms_variance[..., i, j] + of_both)
+        # What is kept in single precision may leave less than nothing.
+        return error_of_kinds(np.maximum(self.terms_variance[..., i, j] + of_both, 0.0))
 
 
 # A test is significant where its corrected p is below this.

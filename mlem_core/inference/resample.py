@@ -82,19 +82,12 @@ def covariances_of_kinds(
     left_out, others : (n_blocks, ...) the statistics without each block
     sizes : how many of the blocks are of each kind
     """
-    ends = np.cumsum(sizes)[:-1]
-    kinds = zip(np.split(left_out, ends), np.split(others, ends), strict=True)
-    return np.stack([_covariance(one, other) for one, other in kinds])
-
-
-def _covariance(left_out: FloatArray, others: FloatArray) -> FloatArray:
-    """Delete-block jackknife covariance (...) over the blocks (n_blocks, ...) of one kind."""
-    n = len(left_out)
-    if n < 2:
-        return np.full(left_out.shape[1:], np.nan)
-    moves = left_out - left_out.mean(axis=0), others - others.mean(axis=0)
-    covariance: FloatArray = (n - 1) / n * np.einsum("i...,i...->...", *moves)
-    return covariance
+    ends, covariances = np.cumsum(sizes)[:-1], []
+    for parts in zip(np.split(left_out, ends), np.split(others, ends), strict=True):
+        moves, n = [part - part.mean(axis=0) for part in parts], len(parts[0])
+        covariance = np.einsum("i...,i...->...", *moves)
+        covariances.append(covariance * ((n - 1) / n if n > 1 else np.nan))
+    return np.stack(covariances)
 
 
 def t_quantile(n_blocks: int) -> float:

@@ -1,7 +1,7 @@
 """Shares of a layer's variance that lie at one position of the sentences, or in one unit.
 
-In many networks the first token, or a single unit, has activations far beyond all others. Distances
-then tell little else. Both shares follow from one pass over the representations.
+In many networks the first token, or a single unit, has activations far beyond all others, and
+distances then tell little else.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.numbers import moderate
-from mlem_core.base.typing import FloatArray
 
 # One of fewer units is no small part of them.
 FEWEST_UNITS = 100
@@ -45,18 +44,16 @@ def variance_shares(
     Source: such activations are described by Sun et al. (2024), units by Kovaleva et al. (2021).
     """
     rows = moderate(rows)
-    n = len(rows)
     mean = rows.mean(axis=0, dtype=np.float64)
     # Sums in double precision, without a copy of the rows.
     squares = np.einsum("ij,ij->j", rows, rows, dtype=np.float64)
-    variance = np.maximum(squares - n * mean**2, 0.0)
-    total = float(variance.sum())
+    variance = np.maximum(squares - len(rows) * mean**2, 0.0)
     # Rounding is no variance.
-    if total <= 1e-9 * float(squares.sum()):
-        return VarianceShares(np.nan, np.nan)
-    unit = float(variance.max()) / total if rows.shape[1] >= FEWEST_UNITS else np.nan
-    n_first = 0 if first is None else int(first.sum())
-    if first is None or not 0 < n_first < n:
-        return VarianceShares(np.nan, unit)
-    away: FloatArray = rows[first].mean(axis=0, dtype=np.float64) - mean
-    return VarianceShares(float(n_first * n / (n - n_first) * (away @ away)) / total, unit)
+    total = variance.sum() if variance.sum() > 1e-9 * squares.sum() else np.nan
+    unit = variance.max() / total if rows.shape[1] >= FEWEST_UNITS else np.nan
+    if first is None or first.all() or not first.any():
+        return VarianceShares(np.nan, float(unit))
+    away = rows[first].mean(axis=0, dtype=np.float64) - mean
+    # The same with m_0 - m, which is n_1 / n of m_0 - m_1.
+    between = (away @ away) * first.sum() / (1 - first.mean())
+    return VarianceShares(float(between / total), float(unit))

@@ -147,11 +147,11 @@ def chosen_correction() -> str:
     return chosen if chosen in CORRECTION_NAMES else "bh"
 
 
-def around(interval: Sequence[float] | None) -> dict[str, Any]:
-    """Arguments of `st.metric` that write an interval below its number."""
+def around(interval: Sequence[float] | None, more: str = "") -> dict[str, Any]:
+    """Arguments of `st.metric` that write an interval, and more of it, below its number."""
     if interval is None or interval[0] != interval[0]:
         return below_metric("")
-    return below_metric(f"{fraction(interval[0])} to {fraction(interval[1])}")
+    return below_metric(f"{fraction(interval[0])} to {fraction(interval[1])}{more}")
 
 
 def below_metric(span: str) -> dict[str, Any]:

@@ -103,7 +103,10 @@ PARTS = [
         "would contribute at most .160 (all features of the word permuted together)",
     ),
     (WITH_CONTROLS.sentence, " and .150 (a random number for each place)."),
-    (WITH_CONTROLS.headline, "No single feature accounts for more than chance gives. Two features"),
+    (
+        WITH_CONTROLS.headline,
+        "No single feature accounts for more than chance gives. One feature accounts for",
+    ),
     (BY_CHANCE.sentence, "Permuted labels contribute as much for place and pos."),
     (two_layers(0.04, bounds=True, pos=0.05).headline, "are hardly similar (RSA .09)."),
 ]

@@ -12,7 +12,7 @@ from inputs import for_each, in_files, noise, probing
 from mlem_core import Store, run
 from mlem_core.analysis.fit_cache import fitted_results
 from mlem_core.figures import captions
-from mlem_core.figures.captions import FOLDS, computed_on
+from mlem_core.figures.captions import FLAGGED, FOLDS, computed_on
 from mlem_core.figures.compare import compare_caption
 from mlem_core.figures.importances import profiles_caption
 from mlem_core.figures.similarity import similarity_caption
@@ -55,7 +55,7 @@ TESTED = profiles_caption(SURE, flagged=True)
     (profiles_caption(PLAIN, flagged=False), FOLDS),
     (TESTED, "95 % CI over sentences and words."),
     (TESTED, "corrected over 9 tests"),
-    (TESTED, f"Triangles: a conclusion changes in the audit. {BASIS}"),
+    (TESTED, f"Triangles: {FLAGGED}. {BASIS}"),
     (similarity_caption(SURE, flagged=False), "over sentences and words; p corrected over 9"),
     (similarity_caption(SURE, flagged=False), "agreement: Spearman's ρ = .63)."),
     (compare_caption(SURE, flagged=False), "95 % CI over sentences and words."),
