@@ -32,9 +32,9 @@ def _show_because(view: View) -> None:
         found.table,
         "erasure-measures",
         "All measures",
-        "Before and after; lower and upper: 95 % CI of the change, added to before; beyond: the CI "
-        "is outside the band of the controls. rest: RSA of a layer with itself, the feature erased "
-        "from both.",
+        "Before and after; lower and upper: 95 % CI of the change, added to before; interchanged: "
+        "states get the mean of another stimulus's value instead; beyond: after is outside the "
+        "band of the controls. rest: RSA of a layer with itself, the feature erased from both.",
     )
     for note in found.notes:
         st.caption(plain(note))
@@ -81,12 +81,12 @@ def _offer(view: View, asked: dict[str, str]) -> None:
     st.markdown(
         "A linear map takes the feature out of the layer while the model reads held-out sentences. "
         "Importances, similarities and predictions are then compared with those of controls: "
-        "permuted labels, random subspaces, another feature."
+        "permuted labels, and random subspaces of as much variance."
     )
     background.offer(
         view.work("erase", asked),
         "Erase it",
-        "Runs the model about 30 times, in the background; minutes for a small model.",
+        "Runs the model about 45 times, in the background; minutes for a small model.",
     )
 
 

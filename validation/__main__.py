@@ -31,6 +31,7 @@ STUDIES = {
     "familywise": ("validation.familywise", "tasks"),
     "choice": ("validation.choice", "tasks"),
     "chosen": ("validation.chosen", "tasks"),
+    "erasing": ("validation.erasing", "tasks"),
     "what-else": ("validation.what_else", "tasks"),
 }
 

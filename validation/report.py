@@ -19,6 +19,7 @@ from validation import (
     choice,
     chosen,
     crossfit,
+    erasing,
     familywise,
     intervals,
     layers,
@@ -227,6 +228,7 @@ TABLES: dict[str, Callable[[pd.DataFrame], dict[str, pd.DataFrame]]] = {
     "familywise": familywise.of_families,
     "choice": choice.tables_from,
     "chosen": chosen.of_chosen,
+    "erasing": erasing.of_cases,
     "what-else": what_else.of_candidates,
     "similarity-terms": similarity_terms.of_similarity_terms,
 }

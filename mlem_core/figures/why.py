@@ -247,11 +247,11 @@ def draw_what_else(context: FigureContext) -> RenderedFigure | None:
 
 
 TITLES = {REST: "RSA with itself", SURPRISAL: "surprisal (bits)", FORMS: "right forms (share)"}
-_OF = {"before": GREY, "after": PALETTE[1]}
+_OF = {"before": GREY, "after": PALETTE[1], "interchanged": PALETTE[2]}
 
 
 def erasure_panels(erasure: Erasure, names: Names, across: int = 3) -> go.Figure:
-    """A panel for each measure: before, after with 95 % confidence intervals, bands of controls.
+    """A panel for each measure: before, after with 95 % CIs, interchanged, and bands of controls.
 
     Of importances that of the erased feature alone; the others are in the table.
     """
@@ -327,8 +327,8 @@ def draw_erasure(context: FigureContext) -> RenderedFigure | None:
         erasure_panels(found, names, 1 if context.drawing.narrow else context.across),
         f"{names.feature(found.feature)} erased from {names.layer_title(where)}",
         f"Measures before and after {names.feature(found.feature)} is erased by LEACE from "
-        f"{layer_name(where)}. Bars: 95 % CIs of the change, over sentences and recurring words. "
-        f"Bands: permuted labels, random subspaces, another feature. {OUTSIDE}",
+        f"{layer_name(where)}. Bars: 95 % CIs of the change over sentences and words. "
+        f"Interchanged: another value. Bands: labels permuted, random subspaces. {OUTSIDE}",
         found.table,
         found.table.round(3),
     )

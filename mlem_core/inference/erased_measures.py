@@ -46,10 +46,15 @@ class Concept(NamedTuple):
 
     columns : (n_stimuli, n_columns) numbers
     there : (n_stimuli,) which stimuli erasers are fitted on
+    targets : (n_stimuli, n_columns) numbers whose mean state each stimulus gets; None: the mean of
+        all states
+    spared : (n_stimuli, n_spared) numbers that erasers leave in the states as they are
     """
 
     columns: FloatArray
     there: NDArray[np.bool_]
+    targets: FloatArray | None = None
+    spared: FloatArray | None = None
 
     @classmethod
     def of(cls, values: NDArray[Any], missing: str) -> Concept:
@@ -70,6 +75,16 @@ class Concept(NamedTuple):
             codes = pd.factorize(values)[0]
             columns = codes[:, None] == np.arange(-1 if level else 0, codes.max() + 1)
         return cls(columns.astype(np.float64), there | level)
+
+    def eraser(self, states: FloatArray) -> Eraser:
+        """The eraser that is fitted on states (n_stimuli, n_units) of all stimuli."""
+        return leace(states[self.there], self.columns[self.there])
+
+    def interchanged(self, rng: np.random.Generator) -> Concept:
+        """The concept with the values of other stimuli, drawn at random, as targets."""
+        targets, rows = self.columns.copy(), np.flatnonzero(self.there)
+        targets[rows] = self.columns[rng.permutation(rows)]
+        return self._replace(targets=targets)
 
 
 @dataclass(frozen=True)
@@ -101,16 +116,12 @@ class ErasedRuns:
 
     @cached_property
     def _tokens(self) -> list[tuple[TokenizedStimuli, IntArray]]:
-        """Tokens of the shown stimuli, then of forms, each with the folds of its sentences."""
-        sets, folds = [self.few], [self.analysis.folds[self.shown]]
+        """Tokens of the shown stimuli, then of forms, each with the shown stimuli that they are."""
+        sets = [(self.few, np.arange(len(self.shown)))]
         if self.forms is not None:
-            sets.append(self.forms.sentences)
-            folds.append(np.tile(folds[0][self.forms.rows], 2))
-        found = []
-        for own, fold in zip(sets, folds, strict=True):
-            tokens = tokenize(own, self.loaded, self.analysis.spec.extraction.special_tokens)
-            found.append((tokens, np.array([fold[rows[0]] for rows in tokens.stimuli])))
-        return found
+            sets.append((self.forms.sentences, np.tile(self.forms.rows, 2)))
+        special = self.analysis.spec.extraction.special_tokens
+        return [(tokenize(stimuli, self.loaded, special), rows) for stimuli, rows in sets]
 
     @property
     def n_predictions(self) -> int:
@@ -126,10 +137,30 @@ class ErasedRuns:
             )
         )
 
-    def states(self, erasers: Sequence[Eraser]) -> list[FloatArray]:
+    def states(self, erasers: Sequence[Eraser], shifts: FloatArray) -> list[FloatArray]:
         """States of the shown stimuli in the layers, erased by the eraser of each fold."""
         tokens = self._tokens[0]
-        return self._states(tokens[0], during=self._during(erasers, *tokens, self.loaded.model))
+        during = self._during(erasers, shifts, *tokens, self.loaded.model)
+        return self._states(tokens[0], during=during)
+
+    def shifts(self, erasers: Sequence[Eraser], concept: Concept) -> FloatArray:
+        """(n_shown, rank) the erasers' coordinates of the mean state of each target; 0 without.
+
+        The mean is a linear function of the columns, fitted on the training stimuli of the fold:
+        for a categorical feature that of the stimuli with the value.
+        """
+        folds = self.analysis.folds
+        shifts = np.zeros((len(folds), max(len(eraser.right) for eraser in erasers)))
+        if concept.targets is None:
+            return shifts[self.shown]
+        for fold, eraser in enumerate(erasers):
+            train = concept.there & (folds != fold)
+            mean = concept.columns[train].mean(axis=0)
+            sides = (self.before[0][train] - eraser.mean) @ eraser.right.T
+            slopes = np.linalg.lstsq(concept.columns[train] - mean, sides)[0]
+            held_out = concept.there & (folds == fold)
+            shifts[held_out, : len(eraser.right)] = (concept.targets[held_out] - mean) @ slopes
+        return shifts[self.shown]
 
     def _states(self, tokens: TokenizedStimuli, during: During = untouched) -> list[FloatArray]:
         found: list[FloatArray] = []
@@ -141,12 +172,19 @@ class ErasedRuns:
         return found
 
     def _during(
-        self, erasers: Sequence[Eraser], tokens: TokenizedStimuli, folds: IntArray, model: Any
+        self,
+        erasers: Sequence[Eraser],
+        shifts: FloatArray,
+        tokens: TokenizedStimuli,
+        rows: IntArray,
+        model: Any,
     ) -> During:
-        how = self.layers[0], erasers, folds, self.positions
+        folds = self.analysis.folds[self.shown[rows]]
+        of_sentences = np.array([folds[stimuli[0]] for stimuli in tokens.stimuli])
+        how = self.layers[0], erasers, of_sentences, self.positions, shifts[rows]
         return erased_passes(model, self.loaded.n_layers, tokens, *how)
 
-    def predictions(self, erasers: Sequence[Eraser] | None) -> list[FloatArray]:
+    def predictions(self, erasers: Sequence[Eraser] | None, shifts: FloatArray) -> list[FloatArray]:
         """Surprisal of each shown stimulus; for each minimal pair 1 if the right form is likelier.
 
         NaN where nothing stands before a word.
@@ -155,7 +193,7 @@ class ErasedRuns:
         for tokens in self._tokens[: self.n_predictions]:
             during: During = untouched
             if erasers is not None:
-                during = self._during(erasers, *tokens, self.head)
+                during = self._during(erasers, shifts, *tokens, self.head)
             asked = tokens[0], loaded, self.head, during
             of = masked_surprisal(*asked) if masked else word_predictions(*asked).surprisal
             found.append(of)
@@ -185,7 +223,8 @@ class ErasedRuns:
                     f"what is to be erased has fewer than two values in the {int(train.sum())} "
                     f"stimuli that train fold {fold}; choose a feature with two values in each."
                 )
-            found.append(leace(states[train], columns))
+            spared = None if concept.spared is None else concept.spared[rows][train]
+            found.append(leace(states[train], columns, spared))
         return found
 
     def without(
@@ -193,11 +232,12 @@ class ErasedRuns:
     ) -> list[tuple[FloatArray, FloatArray]]:
         """Shown states of each later layer before, and now, the concept erased there from both."""
         folds, found = self.analysis.folds[self.shown], []
+        changed = concept if concept.targets is None else Concept(concept.targets, concept.there)
         for was, own in zip(self.before[1:], now[1:], strict=True):
             pair = []
             for states, erasers in (
                 (was[self.shown], self.erasers(was, concept)),
-                (own, self.erasers(own, concept, self.shown)),
+                (own, self.erasers(own, changed, self.shown)),
             ):
                 erased = np.empty_like(states)
                 for fold, eraser in enumerate(erasers):
@@ -295,11 +335,12 @@ class Measures:
 
     def found(self, concept: Concept | None) -> Found:
         """The measures with a concept erased, or with none."""
-        runs, erasers = self.runs, None
+        runs, erasers, shifts = self.runs, None, np.zeros(0)
         states = [own[runs.shown] for own in runs.before]
         if concept is not None:
             erasers = runs.erasers(runs.before[0], concept)
-            states = runs.states(erasers)
+            shifts = runs.shifts(erasers, concept)
+            states = runs.states(erasers, shifts)
         values = [fitted(self._pairs(states).statistics, self.estimator).mean_scores[:, 1:].ravel()]
         ranks = [fold_ranks(own, self.folds, self.distance) for own in states if self.others]
         values += [held_out_rsa(x, y) for y in self.others.values() for x in ranks]
@@ -307,7 +348,7 @@ class Measures:
             values.append(np.ones(len(states) - 1))
         else:
             values += [held_out_rsa(*pair) for pair in self._without(states, concept)]
-        each = runs.predictions(erasers)
+        each = runs.predictions(erasers, shifts)
         values += [np.atleast_1d(np.nanmean(own)) for own in each]
         return Found(np.concatenate(values), states, each)
 

@@ -192,17 +192,35 @@ class Eraser(NamedTuple):
         return changed
 
 
-def leace(states: FloatArray, concept: FloatArray) -> Eraser:
-    """Eraser of a concept (n, n_columns) fitted on states (n, n_units)."""
+def leace(states: FloatArray, concept: FloatArray, spared: FloatArray | None = None) -> Eraser:
+    """Eraser of a concept (n, n_columns) fitted on states (n, n_units).
+
+    Parameters
+    ----------
+    spared : (n, n_spared) columns whose covariance with the states stays as it is
+    """
     mean = states.mean(axis=0)
     centred = states - mean
     variances, axes = np.linalg.eigh(centred.T @ centred / len(states))
     kept = variances > _FLAT * max(variances[-1], 1e-300)
     spread, axes = np.sqrt(variances[kept]), axes[:, kept]
-    shared = centred.T @ (concept - concept.mean(axis=0)) / len(states)
-    u, sizes, _ = np.linalg.svd((axes.T @ shared) / spread[:, None], full_matrices=False)
-    u = u[:, sizes > _UNRELATED * max(sizes[0], 1e-300)] if len(sizes) else u
+    whitened = centred @ (axes / spread)
+
+    def related(columns: FloatArray) -> FloatArray:
+        return whitened.T @ (columns - columns.mean(axis=0)) / len(states)
+
+    shared = related(concept)
+    if spared is not None:
+        basis = _basis(related(spared))
+        shared = shared - basis @ (basis.T @ shared)
+    u = _basis(shared)
     return Eraser(mean, axes @ (spread[:, None] * u), (axes @ (u / spread[:, None])).T)
+
+
+def _basis(columns: FloatArray) -> FloatArray:
+    """Orthonormal directions of columns (n, n_columns), without those that are rounding errors."""
+    u, sizes, _ = np.linalg.svd(columns, full_matrices=False)
+    return u[:, sizes > _UNRELATED * max(sizes[0], 1e-300)] if len(sizes) else u
 
 
 def erased_passes(
@@ -213,6 +231,7 @@ def erased_passes(
     erasers: Sequence[Eraser],
     fold: IntArray,
     positions: str,
+    shifts: FloatArray,
 ) -> During:
     """What a batch of sentences, given by their numbers, is run in: without a concept.
 
@@ -222,6 +241,8 @@ def erased_passes(
     erasers : one for each fold
     fold : (n_sentences,) which of them a sentence has
     positions : one of `ERASED`
+    shifts : (n_stimuli, rank) how far from the mean, in coordinates of `right`, a stimulus goes
+        with what stands between it and the one before; 0: to the mean
     """
     import torch
 
@@ -241,14 +262,18 @@ def erased_passes(
     def during(batch: IntArray) -> Iterator[None]:
         own = torch.from_numpy(fold[batch]).to(device)
         changed = np.full((len(batch), len(tokens.tokens[batch[0]])), positions != "stimuli")
-        for of_sentence, sentence in zip(changed, batch, strict=True):
-            for row in tokens.stimuli[sentence]:
-                of_sentence[tokens.spans[row, 0] : tokens.spans[row, 1] + 1] = True
-        where = torch.from_numpy(changed).to(device, dtype)
+        targets = np.zeros((*changed.shape, rank))
+        for at, sentence in enumerate(batch):
+            start, rows = 0, tokens.stimuli[sentence]
+            for row in rows[np.argsort(tokens.spans[rows, 0])]:
+                changed[at, tokens.spans[row, 0] : tokens.spans[row, 1] + 1] = True
+                targets[at, start:] = shifts[row]
+                start = tokens.spans[row, 1] + 1
+        where, target = (torch.from_numpy(each).to(device, dtype) for each in (changed, targets))
 
         def change(state: Any) -> Any:
-            found = (state - means[own]) @ right[own].transpose(1, 2) @ left[own]
-            return state - where[..., None] * found
+            found = (state - means[own]) @ right[own].transpose(1, 2) - target
+            return state - where[..., None] * (found @ left[own])
 
         with changing(model, n_layers, layer, change):
             yield

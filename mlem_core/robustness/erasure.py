@@ -1,17 +1,19 @@
 """What changes in a model when a feature is erased from one layer, beside controls.
 
-Controls are erased likewise, by as many directions: the feature's labels permuted at its level,
-what states say along random directions, and another feature. A change counts where its interval is
-beyond all of them, and beyond what the largest of all measures reaches by permuted labels.
+Controls are erased likewise, and spare the feature: its labels permuted at its level, and random
+subspaces of what its eraser leaves, with as much variance. A change counts where it is beyond what
+the farthest control of either kind reaches in any measure.
 
 Erasing is linear, and takes states to where the model has never been: it may break more than the
-feature, and leave what is not linear.
+feature, and leave what is not linear. So states get the mean of another stimulus's value instead,
+too: they stay where the model has been.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,8 +34,7 @@ from mlem_core.base.typing import (
     layer_name,
     parse_layer,
 )
-from mlem_core.data.levels import MOVED, Exchange, exchanges
-from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.levels import exchanges
 from mlem_core.inference.erased_measures import (
     FORMS,
     IMPORTANCE,
@@ -47,13 +48,19 @@ from mlem_core.inference.erased_measures import (
     square_ranks,
 )
 from mlem_core.inference.layer_pairs import sampled_rows
+from mlem_core.inference.permutation_null import permutation_null
 from mlem_core.inference.resample import check_enough, jackknife
 from mlem_core.models.loading import load_with_head, open_model
-from mlem_core.models.predictions import ERASED, minimal_pairs
+from mlem_core.models.predictions import ERASED, Eraser, minimal_pairs
 from mlem_core.storage.store import Stage, Store
 
-# Permutations of the feature's labels, and random subspaces.
-DRAWS, SUBSPACES = 20, 5
+# Permutations of the feature's labels, and random subspaces: by chance the feature is beyond all of
+# either in one of 21 cases.
+DRAWS = 20
+# The smallest spread of changes, of correlations, bits and shares, that is no rounding error.
+_SPREAD = 1e-3
+# Powers of the variance by which random directions are drawn, bisected.
+_POWERS, _STEPS = (-4.0, 4.0), 30
 # Stimuli that are measured at most, in whole sentences; erasers are fitted on all.
 MOST = 1_000
 OUTSIDE = (
@@ -69,13 +76,16 @@ class Erasure:
     Attributes
     ----------
     table : measure, model, layer, feature, before, after, lower, upper, control_lower,
-        control_upper, beyond. lower and upper are the 95 % interval of the change, added to
-        `before`; the controls' band is that of their changes, too. `beyond`: the two are apart.
+        control_upper, interchanged, beyond. lower and upper are the 95 % interval of the change,
+        added to `before`; so is the band of the controls, as large a change as they reach up and
+        down. `interchanged` is the measure where states get the mean of the value of another
+        stimulus. `beyond`: after is outside the band.
         Measures are "importance" (of `feature`), "RSA with MODEL:LAYER", "rest" (RSA of the layer
         with itself before, the feature erased there from both: below 1 where more than the feature
         itself has changed), "surprisal" (bits), and "right form" (share of minimal pairs)
     feature, model, layer : what was erased, and where
-    beside : the other feature that is a control; "" where there is none
+    controls : (2, n_draws, n_rows) the changes in the rows of the table by permuted labels, and by
+        random subspaces
     notes : sentences about what could not be measured, and what the numbers are of
 
     Examples
@@ -87,7 +97,7 @@ class Erasure:
     feature: str
     model: str
     layer: int
-    beside: str
+    controls: FloatArray
     notes: tuple[str, ...]
 
     def sentences(self, names: Names = NAMES) -> list[str]:
@@ -108,6 +118,12 @@ class Erasure:
             found = [f"{erased} changes neither later layers nor predictions beyond controls."]
         if not table["measure"].isin(PREDICTIONS).any():
             found[0] = found[0].replace("neither later layers nor predictions", "no later layer")
+        claims = pd.concat((later, said))
+        if len(claims):
+            reach = claims["before"] - claims["control_lower"]
+            swaps = ((claims["interchanged"] - claims["before"]).abs() > reach).any()
+            known = "change" if swaps else "do not change"
+            found.append(f"States with the mean of another value {known} them beyond controls.")
         own = table[(table["measure"] == IMPORTANCE) & (table["feature"] == self.feature)]
         found.append(f"The importance of {what} goes {_change(own.iloc[-1])}.")
         pairs = table[table["measure"].str.startswith(RSA_WITH)]
@@ -137,7 +153,7 @@ def _numbers(rows: pd.DataFrame) -> str:
 
 
 MEASURED = {REST: "RSA with itself", SURPRISAL: "surprisal", FORMS: "right forms"}
-STAGE = Stage("erasure", 1, Erasure)
+STAGE = Stage("erasure", 2, Erasure)
 
 
 def erase(
@@ -232,28 +248,46 @@ def _check(analysis: Analysis, feature: str, layer: Layer) -> None:
 
 def _made(asked: _Asked, store: Store, report: Report) -> Erasure:
     measures, notes = _measures(asked, store)
-    runs, own = measures.runs, asked.analysis.stimuli
-    missing = asked.analysis.spec.missing
-    told = counting(report, "erased", "runs", asked.layer[0])
-    total = 2 + DRAWS + SUBSPACES + 1
-    told(0, total)
-    was = measures.before
-    concept = Concept.of(own.values(asked.feature), missing)
-    rank = len(runs.erasers(runs.before[0], concept)[0].right)
-    told(1, total)
+    runs, stimuli = measures.runs, asked.analysis.stimuli
+    values, missing = stimuli.values(asked.feature), asked.analysis.spec.missing
+    progress, done = counting(report, "erased", "runs", asked.layer[0]), count(2)
+    total = 3 + 2 * DRAWS
+    progress(0, total)
+    was, states = measures.before, runs.before[0]
+    concept = Concept.of(values, missing)
+    progress(1, total)
     now = measures.found(concept)
     without = measures.changes_without(now, concept)
     change = jackknife(now.values - was.values, without, measures.blocks.sizes)
-    way, noted = _exchange(own, asked.analysis.folds, asked.feature)
-    beside = _beside(measures, own, asked.feature)
-    controls = list(_controls(asked, runs, way, rank, beside))
-    found = []
-    for done, control in enumerate(controls, 2):
-        told(done, total)
-        found.append(measures.found(control).values - was.values)
-    told(total, total)
-    counts = np.array([name in (REST, *PREDICTIONS) for name, *_ in measures.rows])
-    low, high = band(np.stack(found[:DRAWS]), np.stack(found[DRAWS:]), counts)
+
+    def change_by(control: Concept) -> FloatArray:
+        progress(next(done), total)
+        return measures.found(control).values - was.values
+
+    def permuted(givers: IntArray) -> FloatArray:
+        """Changes by the feature, whose labels come first, and by labels that are permuted."""
+        others = [Concept.of(values[row], missing) for row in givers[1:]]
+        draws = [change_by(other._replace(spared=concept.columns)) for other in others]
+        return np.stack([now.values - was.values, *draws])
+
+    def removed(givers: IntArray) -> FloatArray:
+        """Variance that permuted labels take from the states, which is quick."""
+        erased = [Concept.of(values[row], missing).eraser(states) for row in givers]
+        return np.array([removed_variance(states, eraser) for eraser in erased])
+
+    rng = np.random.default_rng(asked.analysis.spec.seed)
+    interchanged = change_by(concept.interchanged(rng))
+    ways = exchanges(stimuli, asked.analysis.folds, asked.feature)
+    null = permutation_null(ways, values, permuted, DRAWS, rng, removed)
+    eraser, everyone = concept.eraser(states), np.ones(len(states), dtype=bool)
+    subspaces = [
+        change_by(Concept(columns, everyone, spared=concept.columns))
+        for columns in matched_subspaces(states, eraser, DRAWS, rng)
+    ]
+    progress(total, total)
+    names = np.array([name for name, *_ in measures.rows])
+    draws = null.draws, np.stack((null.draws[0], *subspaces))
+    reach = np.max([reach_of(changes, names != IMPORTANCE) for changes in draws], axis=0)
     table = pd.DataFrame(measures.rows, columns=["measure", "layer", "feature"])
     table.insert(1, "model", asked.layer[0])
     table["feature"] = table["feature"].where(table["feature"] != "", asked.feature)
@@ -262,19 +296,22 @@ def _made(asked: _Asked, store: Store, report: Report) -> Erasure:
         after=now.values,
         lower=was.values + change.lower,
         upper=was.values + change.upper,
-        control_lower=was.values + low,
-        control_upper=was.values + high,
-        beyond=(change.upper < low) | (change.lower > high),
+        control_lower=was.values - reach,
+        control_upper=was.values + np.where(names == REST, 0.0, reach),
+        interchanged=was.values + interchanged,
+        beyond=(np.abs(null.draws[0]) > reach) & (not null.unknown),
     )
-    of = f"{many(len(runs.shown), own.level)} of {len(own):,}"
-    notes += noted + [
-        f"Measured on {of}, erased by {many(rank, 'direction')}; controls: {DRAWS} permutations of "
-        f"the labels among {way.unit}s, {SUBSPACES} random subspaces"
-        + (f", and {NAMES.feature(beside)}" if beside else "")
-        + ".",
+    of = f"{many(len(runs.shown), stimuli.level)} of {len(stimuli):,}"
+    rank = many(len(eraser.right), "direction")
+    if null.unknown:
+        notes.append(f"Nothing is claimed of {asked.feature}: {null.unknown}.")
+    notes += [
+        f"Measured on {of}, erased by {rank}; controls: {DRAWS} permutations of the labels among "
+        f"{null.unit}s, and {DRAWS} random subspaces of what is left.",
         OUTSIDE,
     ]
-    return Erasure(table, asked.feature, *asked.layer, beside, tuple(notes))
+    controls = np.stack([changes[1:] for changes in draws])
+    return Erasure(table, asked.feature, *asked.layer, controls, tuple(notes))
 
 
 def _measures(asked: _Asked, store: Store) -> tuple[Measures, list[str]]:
@@ -321,62 +358,55 @@ def _measures(asked: _Asked, store: Store) -> tuple[Measures, list[str]]:
     return Measures(model, runs, others), notes
 
 
-def _exchange(stimuli: StimulusSet, folds: IntArray, feature: str) -> tuple[Exchange, list[str]]:
-    """The way in which labels are permuted: of a unit that nearly settles them, where it can be."""
-    values = stimuli.values(feature)
-    ways = exchanges(stimuli, folds, feature)
-    able = [way for way in ways if way.moved(values) >= MOVED]
-    if able:
-        return able[-1], []
-    return ways[0], [
-        f"Few {ways[0].unit}s can change their labels of {feature}, so that the controls by "
-        "permuted labels have much of the feature itself."
-    ]
+def matched_subspaces(
+    states: FloatArray, eraser: Eraser, n: int, rng: np.random.Generator
+) -> Iterator[FloatArray]:
+    """Random subspaces of what an eraser leaves, as coordinates of states: (n_stimuli, rank) each.
 
-
-def _beside(measures: Measures, stimuli: StimulusSet, feature: str) -> str:
-    """The other feature that matters most in the erased layer; "" where there is none."""
-    able = {one.name for one in stimuli.features if one.kind in ("nominal", "ordered")}
-    layer = measures.runs.layers[0]
-    found = {
-        name: value
-        for (measure, at, name), value in zip(measures.rows, measures.before.values, strict=True)
-        if measure == IMPORTANCE and at == layer and name in able - {feature}
-    }
-    return max(found, key=lambda name: found[name], default="")
-
-
-def _controls(
-    asked: _Asked, runs: ErasedRuns, way: Exchange, rank: int, beside: str
-) -> Iterator[Concept]:
-    """What is erased in the controls: permuted labels, then random subspaces and the other."""
-    stimuli, missing = asked.analysis.stimuli, asked.analysis.spec.missing
-    rng, values = np.random.default_rng(asked.analysis.spec.seed), stimuli.values(asked.feature)
-    for givers in way.draw(DRAWS, rng):
-        yield Concept.of(values[givers], missing)
-    states = runs.before[0]
-    for _ in range(SUBSPACES):
-        directions = rng.standard_normal((states.shape[1], rank))
-        yield Concept(states @ directions, np.ones(len(states), dtype=bool))
-    if beside:
-        yield Concept.of(stimuli.values(beside), missing)
-
-
-def band(
-    permuted: FloatArray, others: FloatArray, counts: NDArray[np.bool_]
-) -> tuple[FloatArray, FloatArray]:
-    """The band of the changes by controls: two of (n_rows,).
-
-    As many standard deviations around the mean of permuted labels as the largest of their changes
-    is away, of all measures that count and all permutations; and what the other controls reach.
+    Erasing one takes as much variance from the states as the eraser does, along as many directions;
+    less where no so many have it.
 
     Parameters
     ----------
-    permuted, others : (n_draws, n_rows)
-    counts : (n_rows,) the measures that claims are made of
+    states : (n_stimuli, n_units)
     """
-    mean, spread = permuted.mean(axis=0), permuted.std(axis=0, ddof=1)
-    far = np.abs(permuted - mean) / np.maximum(spread, 1e-12)
-    reach = (far[:, counts].max() if counts.any() else far.max()) * spread
-    low, high = others.min(axis=0, initial=np.inf), others.max(axis=0, initial=-np.inf)
-    return np.minimum(mean - reach, low), np.maximum(mean + reach, high)
+    left, removed = eraser(states), removed_variance(states, eraser)
+    axes, sizes, _ = np.linalg.svd(left - left.mean(axis=0), full_matrices=False)
+    axes, sizes = axes[:, sizes > 1e-6 * sizes[0]], sizes[sizes > 1e-6 * sizes[0]]
+    variances = sizes**2 / len(states)
+    for _ in range(n):
+        noise = rng.standard_normal((len(sizes), min(len(eraser.right), len(sizes))))
+        low, high = _POWERS
+        for _ in range(_STEPS):
+            power = (low + high) / 2
+            basis = np.linalg.qr((variances / variances[0])[:, None] ** power * noise)[0]
+            if (basis**2 * variances[:, None]).sum() < removed:
+                low = power
+            else:
+                high = power
+        yield axes @ basis
+
+
+def removed_variance(states: FloatArray, eraser: Eraser) -> float:
+    """Variance that an eraser takes from states (n_stimuli, n_units), summed over units."""
+    return float((states - eraser(states)).var(axis=0).sum())
+
+
+def reach_of(changes: FloatArray, counts: NDArray[np.bool_]) -> FloatArray:
+    """The largest change, up or down, that is within reach of controls: (n_rows,).
+
+    Sizes of changes are standardised for each measure, those of the feature with the others. The
+    reach is the largest of controls in any measure that counts. So if the feature is like them it
+    is beyond their reach, in any of these measures, in one of n_draws + 1 cases.
+
+    Parameters
+    ----------
+    changes : (n_draws + 1, n_rows) of the feature, then of controls
+    counts : (n_rows,) the measures that claims are made of
+
+    Source: Westfall and Young (1993), resampling-based multiple testing.
+    """
+    sizes = np.abs(changes)
+    mean, spread = sizes.mean(axis=0), sizes.std(axis=0) + _SPREAD
+    reach: FloatArray = mean + ((sizes - mean) / spread)[1:, counts].max() * spread
+    return reach

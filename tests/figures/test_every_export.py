@@ -76,9 +76,9 @@ class Sources:
         ]
         table = pd.DataFrame([*places, ("surprisal", 7)], columns=["measure", "layer"])
         ends = {"before": 1.0, "after": 0.5, "lower": 0.4, "upper": 0.6, "beyond": True}
-        ends |= {"control_lower": 0.7, "control_upper": 1.1}
+        ends |= {"control_lower": 0.7, "control_upper": 1.1, "interchanged": 0.45}
         table = table.assign(model=where[0], feature="part_of_speech", **ends)
-        made = Erasure(table, "part_of_speech", *where, "tense", ())
+        made = Erasure(table, "part_of_speech", *where, np.zeros((2, 0, 0)), ())
         key = _Asked(of, "part_of_speech", where, (other,), None, "all").key
         STAGE.get(self.store, key, lambda: made)
         options = {"erased": "part_of_speech", "erased_at": "mini-gpt2:1", "other": "mini-mamba:3"}

@@ -52,6 +52,21 @@ def test_nothing_linear_is_left_and_no_other_map_moves_less(flat):
     np.testing.assert_allclose(y, x.mean(0) + centred @ best.T, atol=1e-8)
 
 
+def test_what_is_spared_stays_and_of_the_concept_only_what_that_says():
+    rng = np.random.default_rng(0)
+    spared, z = rng.normal(size=(2, 200, 2))
+    x = rng.normal(size=(200, 6)) + spared @ rng.normal(size=(2, 6)) + z @ rng.normal(size=(2, 6))
+    z += spared
+    y = leace(x, z, spared)(x)
+    np.testing.assert_allclose(*((a - a.mean(0)).T @ (spared - spared.mean(0)) for a in (x, y)))
+
+    def predicted(of, by):
+        by = np.column_stack((by, np.ones(200)))
+        return by @ np.linalg.lstsq(by, of)[0]
+
+    np.testing.assert_allclose(predicted(z, y), predicted(z, predicted(spared, x)), atol=1e-9)
+
+
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "llama", "mamba"])
 def test_a_layer_is_erased_in_the_forward_pass_of_each_architecture(kind, tmp_path):
     loaded = open_model(str(tiny.save(kind, tmp_path / kind)), "cpu")
@@ -68,12 +83,13 @@ def test_a_layer_is_erased_in_the_forward_pass_of_each_architecture(kind, tmp_pa
     was = states()
     erasers = [leace(was[1], (np.arange(len(stimuli)) % k == 0)[:, None] * 1.0) for k in (2, 3)]
     fold = np.arange(len(tokens.tokens)) % 2
-    moved = {}
+    shifts, moved = np.random.default_rng(0).normal(size=(len(stimuli), 1)), {}
     for positions in ("all", "stimuli"):
-        how = 1, erasers, fold, positions
+        how = 1, erasers, fold, positions, shifts
         now = states(during=erased_passes(loaded.model, loaded.n_layers, tokens, *how))
         for number, rows in enumerate(tokens.stimuli):
             expected = erasers[fold[number]](was[1][rows])
+            expected += shifts[rows] @ erasers[fold[number]].left.T
             np.testing.assert_allclose(now[1][rows], expected, atol=1e-4)
         np.testing.assert_array_equal(now[0], was[0])
         moved[positions] = np.abs(now[3] - was[3]).max()

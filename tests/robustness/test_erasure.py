@@ -11,8 +11,8 @@ from mlem_core.data.datasets import load
 from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.figures.plots import Drawing, FigureContext, draw
 from mlem_core.inference.erased_measures import held_out_rsa, square_ranks
-from mlem_core.models.predictions import minimal_pairs
-from mlem_core.robustness.erasure import band
+from mlem_core.models.predictions import leace, minimal_pairs
+from mlem_core.robustness.erasure import matched_subspaces, reach_of
 from mlem_core.tasks.followups import work
 
 WORDS, NOISE = 120, 8
@@ -77,6 +77,8 @@ def test_erasing_tells_what_is_used_from_what_is_carried(network, tmp_path, monk
     used, carried = tables["used"], tables["carried"]
     assert used.loc[[("rest", 2), ("surprisal", 3)], "beyond"].all()
     assert not carried.loc[["rest", "surprisal"], "beyond"].any()
+    # Half of the words get the other value, so that half of the gates are those of other words.
+    assert used.loc[("rest", 2), "interchanged"] < 0.7 < carried.loc[("rest", 2), "interchanged"]
     # Half of the words are as likely as before.
     bits = used.loc[("surprisal", 3)]
     assert bits["before"] == pytest.approx(np.log2(WORDS / 2), abs=0.2)
@@ -92,8 +94,8 @@ def test_erasing_tells_what_is_used_from_what_is_carried(network, tmp_path, monk
     asked = ["--model", where, "--stimuli", of["stimuli"], "--estimator", "ridge"]
     assert main(["erase", "used", *asked, "--values", "none", "--out", str(out)]) == 0
     assert said["used"] in capsys.readouterr().out
-    columns = "measure,model,layer,feature,before,after,lower,upper,control_lower,control_upper"
-    assert out.read_text().startswith(f"{columns}\n")
+    columns = "measure,model,layer,feature,before,after,lower,upper,control_lower,control_upper,"
+    assert out.read_text().startswith(f"{columns}interchanged\n")
     options = {"erased": "used", "erased_at": where, "erased_tokens": "all", "other": ""}
     assert work("erase", analysis, options, store, print) == {}
     drawing = Drawing(store=store, options=options)
@@ -121,7 +123,7 @@ def test_forms_are_wrong_in_the_context_of_the_other():
     assert minimal_pairs(load("probing"), "tense") is None
 
 
-def test_rsa_and_the_band_are_those_of_their_definitions():
+def test_rsa_is_that_of_its_definition():
     from scipy.spatial.distance import pdist
     from scipy.stats import spearmanr
 
@@ -129,7 +131,41 @@ def test_rsa_and_the_band_are_those_of_their_definitions():
     b += a
     ranks = [[square_ranks(one.astype(np.float32), "euclidean")] for one in (a, b)]
     assert held_out_rsa(*ranks)[0] == pytest.approx(spearmanr(pdist(a), pdist(b))[0], abs=1e-4)
-    permuted = np.array([[0.0, 0.0], [2.0, 0.0], [1.0, 3.0]])
-    low, high = band(permuted, np.array([[-9.0, 1.0]]), np.array([True, False]))
-    np.testing.assert_allclose(low, [-9.0, 1 - np.sqrt(3)])
-    np.testing.assert_allclose(high, [2.0, 1 + np.sqrt(3)])
+
+
+def test_the_reach_of_controls_is_that_of_its_definition():
+    changes, counts = np.random.default_rng(0).normal(size=(9, 3)), np.array([True, True, False])
+    far = -np.inf
+    for column in np.abs(changes[:, :2].T):
+        far = max(far, *((column[1:] - np.mean(column)) / (np.std(column) + 1e-3)))
+    for column, reach in zip(np.abs(changes.T), reach_of(changes, counts), strict=True):
+        assert reach == pytest.approx(np.mean(column) + far * (np.std(column) + 1e-3))
+
+
+@pytest.mark.parametrize("n_measures", [2, 6, 10])
+@pytest.mark.parametrize("draw", ["normal", "exponential", "standard_cauchy"])
+def test_what_is_like_its_controls_is_beyond_them_in_one_of_21_cases(n_measures, draw):
+    rng, n, beyond = np.random.default_rng(n_measures), 1_500, 0
+    for _ in range(n):
+        changes = getattr(rng, draw)(size=(21, n_measures))
+        reach = reach_of(changes, np.ones(n_measures, dtype=bool))
+        beyond += bool((np.abs(changes[0]) > reach).any())
+    assert 0.03 < beyond / n < 0.07
+
+
+def test_random_subspaces_have_the_variance_of_the_feature_and_nothing_else_of_it():
+    rng = np.random.default_rng(0)
+    feature = np.eye(3)[rng.integers(3, size=300)]
+    states = rng.normal(size=(300, 9)) * np.geomspace(3, 0.1, 9) @ rng.normal(size=(9, 9))
+    for strength, reached in ((1.0, True), (30.0, False)):
+        moved = states + strength * feature @ rng.normal(size=(3, 9))
+        eraser = leace(moved, feature)
+        left, target = eraser(moved), np.trace(np.cov(moved - eraser(moved), rowvar=False))
+        most = np.linalg.eigvalsh(np.cov(left, rowvar=False))[-2:].sum()
+        covariance = moved.T @ (feature - feature.mean(axis=0))
+        for columns in matched_subspaces(moved, eraser, 3, rng):
+            erased = leace(moved, columns, feature)(moved)
+            removed = np.trace(np.cov(moved - erased, rowvar=False))
+            assert removed == pytest.approx(min(target, most), rel=1e-4 if reached else 0.05)
+            np.testing.assert_allclose(erased.T @ (feature - feature.mean(axis=0)), covariance)
+    assert most < target
