@@ -28,7 +28,7 @@ from mlem_core.inference.intervals import SIGNIFICANT
 from validation.work import Row, Task
 
 # Systems and families; of families date and architecture, the others of each system for itself.
-DESIGNS = ((8, 4), (8, 5), (15, 5), (15, 10), (43, 5), (43, 10))
+DESIGNS = ((8, 4), (15, 5), (15, 10), (43, 10))
 NUMBERS, CLASSES = ("date", "size"), ("objective", "architecture", "family")
 TEN = (*NUMBERS, *CLASSES, "tokens", "width", "activation", "attention", "language")
 BY_MODELS, NAMED = "date, by models", "any of these, corrected"
@@ -52,6 +52,7 @@ NOISY_TESTS, TESTS, TESTS_PART, PART, QUICK = 400, 200, 100, 10, 1
 # Reliability: layers, features and stimuli of a system, dimensions of the states that all share;
 # the noise of the smallest system, and how many times that of the largest it is.
 LAYERS, FEATURES, STIMULI, DIMENSIONS = 4, 6, 120, 6
+MANY = 43  # systems, of which there are fewer data sets
 NOISY = ((8, 4), (15, 5), (43, 10))
 RATIOS = {"profiles": (12,), "rsa": (5, 12)}
 NOISE = {"profiles": 0.2, "rsa": 1.0}
@@ -61,14 +62,13 @@ EFFECT = {"profiles": 0.03, "rsa": 0.3}
 CROSSED, ALL = "cross-validated", "over all stimuli"
 # Data sets of each design of the other parts; of systems, families and what sets it apart.
 COVERED = {
-    (8, 4, "systems"): 60,
-    (15, 5, "systems"): 60,
-    (43, 5, "systems"): 30,
-    (15, 5, "families"): 40,
+    (8, 4, "systems"): 40,
+    (15, 5, "systems"): 40,
+    (43, 10, "systems"): 20,
     (15, 10, "families"): 40,
-    (43, 10, "families"): 30,
+    (43, 10, "families"): 20,
 }
-POWER = {(8, 4, "ten"): 40, (15, 5, "ten"): 40, (43, 10, "ten"): 20}
+POWER = {(8, 4, "ten"): 40, (15, 5, "ten"): 40, (43, 10, "ten"): 10}
 TOGETHER = {
     (15, 4, "distances"): 20,
     (15, 5, "shared"): 20,
@@ -307,6 +307,7 @@ def tasks(quick: bool) -> list[Task]:
         for ratio in RATIOS[measure]
         if truth == "nothing" or ratio == RATIOS[measure][0]
         for n, f in NOISY
+        if first < (most if n < MANY else TESTS)
     ]
     found += [
         Task(f"level, {truth}, {n} in {f}, from {first}", rejections, (truth, n, f, first, size))
@@ -330,7 +331,8 @@ def tasks(quick: bool) -> list[Task]:
             for size, most in [(QUICK, QUICK) if quick else (PART, n)]
             for first in range(0, most, size)
         ]
-    return found
+    # The first data sets of everything come first.
+    return sorted(found, key=lambda task: task.arguments[-2] // TESTS_PART)
 
 
 def of_second_level(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
