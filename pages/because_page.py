@@ -33,8 +33,9 @@ def _show_because(view: View) -> None:
         "erasure-measures",
         "All measures",
         "Before and after; lower and upper: 95 % CI of the change, added to before; interchanged: "
-        "states get the mean of another stimulus's value instead; beyond: after is outside the "
-        "band of the controls. rest: RSA of a layer with itself, the feature erased from both.",
+        "states get the mean of another stimulus's value instead; beyond: after and interchanged "
+        "are outside the band of the controls. rest: RSA of a layer with itself, the feature "
+        "erased from both.",
     )
     for note in found.notes:
         st.caption(plain(note))

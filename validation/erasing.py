@@ -1,16 +1,17 @@
 """How often erasing a feature claims effects that it has, and effects that it has not.
 
-Networks of GPT-2's architecture read sentences that they have drawn themselves. A sign for each
-word of the lexicon is *lacked* by the network (it has nothing to do with its states), *carried* (a
-direction of the states has it, that no block and no output reads), *as any other* (blocks and
-output read it as they read a random direction), or *used* (they read it more). A copy of mini-gpt2
-is changed likewise.
+Small networks read words that they have drawn themselves. A sign for each word of the lexicon is
+*lacked* by the network (it has nothing to do with its states), *carried* (a unit of the states has
+it, that no block and no output reads), *as any other* (blocks and output read it as they read any
+other unit), or *used* (they read it more). Copies of mini-gpt2 are changed likewise.
 """
 
 from __future__ import annotations
 
 import tempfile
+from functools import cached_property
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,16 +22,23 @@ from mlem_core.analysis.run import run
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.datasets import load
 from mlem_core.data.stimulus_csv import from_frame, write_csv
-from mlem_core.inference.erased_measures import PREDICTIONS, REST, SURPRISAL
+from mlem_core.inference.erased_measures import (
+    PREDICTIONS,
+    REST,
+    SURPRISAL,
+    Concept,
+    ErasedRuns,
+    fold_ranks,
+    held_out_rsa,
+)
 from mlem_core.models.loading import load_with_head, open_model
 from mlem_core.models.tokens import tokenize
-from mlem_core.robustness.erasure import erase, reach_of
+from mlem_core.robustness.erasure import DRAWS, erase, matched_subspaces, reach_of
 from mlem_core.storage.store import Store
 from validation.work import Row, Task
 
-# Words of the lexicon, units, layers and weights of the small networks; sentences of so many words.
-WORDS, WIDTH, LAYERS, WEIGHT, OUTPUT = 120, 16, 3, 0.5, 0.5
-SENTENCES, LENGTH, ERASED_AT = 50, 4, 1
+# Words of the lexicon, stimuli, units of a small network and of its blocks, number of blocks.
+WORDS, STIMULI, WIDTH, HIDDEN, BLOCKS, FOLDS = 120, 200, 16, 32, 2, 5
 # Case, size of the sign in the states, how strongly it is read; data sets. Each part has so many.
 CASES = {
     ("lacked", 0.0, 0.0): 400,
@@ -38,9 +46,9 @@ CASES = {
     ("carried", 2.0, 0.0): 140,
     ("carried", 4.0, 0.0): 140,
     ("as any other", 1.0, 1.0): 400,
-    ("used", 2.0, 2.0): 60,
-    ("used", 2.0, 4.0): 60,
-    ("used", 2.0, 8.0): 60,
+    ("used", 2.0, 1.5): 100,
+    ("used", 2.0, 2.0): 100,
+    ("used", 2.0, 4.0): 100,
 }
 # Of copies of mini-gpt2; networks of each, which read so many rows of the probing set.
 COPIES = (
@@ -50,8 +58,89 @@ COPIES = (
     ("used", 4.0, 40.0),
     ("used", 12.0, 40.0),
 )
-SEEDS, ROWS = 3, 800
-PART = 10
+SEEDS, ROWS = 2, 800
+PART = 20
+
+
+class SmallNetwork(ErasedRuns):
+    """Blocks with random weights that follow the erased layer, in the place of a model.
+
+    A state is that of its word and of the word before, and its first unit has the sign. Each block
+    adds what a hidden layer makes of the normed state; the first unit is only read.
+    """
+
+    @classmethod
+    def draw(cls, signs: Any, carried: float, read: float, rng: np.random.Generator) -> Any:
+        """A network, and stimuli that it has drawn; see `plant` of the sizes.
+
+        Parameters
+        ----------
+        signs : (WORDS,) 1 or -1
+        """
+        words, folds = rng.integers(WORDS, size=STIMULI), np.arange(STIMULI) % FOLDS
+        analysis = SimpleNamespace(folds=folds, stimuli=range(STIMULI))
+        layers = tuple(range(1 + BLOCKS))
+        network = cls(analysis, None, None, layers, np.arange(STIMULI), None, "all")  # type: ignore[arg-type]
+        lexicon = rng.standard_normal((WORDS, WIDTH))
+        states = lexicon[words] + 0.5 * np.roll(lexicon[words], 1, axis=1)[rng.permutation(STIMULI)]
+        states[:, 0] = carried * signs[words]
+        readers = rng.standard_normal((BLOCKS, WIDTH, HIDDEN)) / np.sqrt(WIDTH)
+        writers = rng.standard_normal((BLOCKS, HIDDEN, WIDTH)) / np.sqrt(HIDDEN)
+        output = rng.standard_normal((WIDTH, WORDS))
+        readers[:, 0] *= read
+        output[0] *= read
+        writers[:, :, 0] = 0.0
+        network.__dict__.update(words=words, first=states, blocks=(readers, 2 * writers))
+        network.__dict__["output"] = output
+        logits = network.logits(network.before[-1])
+        network.__dict__["next"] = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
+        return network
+
+    @cached_property
+    def before(self) -> list[FloatArray]:
+        return self.read(self.first)
+
+    def read(self, states: FloatArray) -> list[FloatArray]:
+        """The states, and those after each block."""
+        layers = [states]
+        for reader, writer in zip(*self.blocks, strict=True):
+            states = states + np.tanh(normed(states) @ reader) @ writer
+            layers.append(states)
+        return layers
+
+    def logits(self, states: FloatArray) -> FloatArray:
+        """(n_stimuli, WORDS) of the next word, in the last layer."""
+        return normed(states) @ self.output
+
+    def states(self, erasers: Any, shifts: FloatArray) -> list[FloatArray]:
+        states = np.empty_like(self.first)
+        for fold, eraser in enumerate(erasers):
+            rows = self.analysis.folds == fold
+            at = shifts[rows, : len(eraser.right)]
+            states[rows] = eraser(self.first[rows]) + at @ eraser.left.T
+        return self.read(states)
+
+    def surprisal(self, states: FloatArray) -> float:
+        """Mean surprisal of the next words, in bits."""
+        logits = self.logits(states)
+        totals = np.log(np.exp(logits - logits.max(axis=1, keepdims=True)).sum(axis=1))
+        own = (logits - logits.max(axis=1, keepdims=True))[np.arange(STIMULI), self.next]
+        return float((totals - own).mean() / np.log(2))
+
+    def measures(self, concept: Concept) -> FloatArray:
+        """RSA of each later layer with itself before, the concept erased from both; surprisal."""
+        erasers = self.erasers(self.before[0], concept)
+        states = self.states(erasers, self.shifts(erasers, concept))
+        rest = [
+            held_out_rsa(*(fold_ranks(layer, self.analysis.folds, "euclidean") for layer in pair))
+            for pair in self.without(states, concept)
+        ]
+        return np.append(np.ravel(rest), self.surprisal(states[-1]))
+
+
+def normed(states: FloatArray) -> FloatArray:
+    """States (n, n_units) whose root mean square is 1."""
+    return states / np.sqrt((states**2).mean(axis=1, keepdims=True))
 
 
 def plant(
@@ -103,85 +192,57 @@ def plant(
         model.lm_head.weight = torch.nn.Parameter(head.T.contiguous())
 
 
-def small_network(rng: np.random.Generator) -> Any:
-    """A GPT-2 with random weights."""
-    import torch
-    import transformers
-
-    config = transformers.GPT2Config(
-        vocab_size=WORDS + 1, n_positions=LENGTH + 1, n_embd=WIDTH, n_layer=LAYERS, n_head=2,
-        bos_token_id=0, eos_token_id=0,
-    )  # fmt: skip
-    model = transformers.GPT2LMHeadModel(config).eval()
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if "ln_" not in name and weight.ndim == 2:
-                drawn = rng.standard_normal(tuple(weight.shape))
-                weight.copy_(torch.tensor(drawn * (1.0 if "wte" in name else WEIGHT)).float())
-        model.transformer.ln_f.weight *= OUTPUT
-    return model
-
-
-def sentences_of(model: Any, seed: int) -> list[list[int]]:
-    """Words that the network draws after a first one, as numbers from 1."""
-    import torch
-
-    torch.manual_seed(seed)
-    ids = torch.randint(1, WORDS + 1, (SENTENCES, 1))
-    with torch.no_grad():
-        for _ in range(LENGTH - 1):
-            logits = model(ids).logits[:, -1]
-            logits[:, 0] = -torch.inf
-            ids = torch.cat((ids, torch.multinomial(logits.softmax(-1), 1)), dim=1)
-    return ids.tolist()
-
-
-def save(model: Any, folder: Path) -> None:
-    """The network with a tokenizer of whole words."""
-    import tokenizers
-    import transformers
-
-    model.save_pretrained(folder)
-    vocabulary = {"[UNK]": 0} | {f"w{word}": word for word in range(1, WORDS + 1)}
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, unk_token="[UNK]"
-    ).save_pretrained(folder)
-
-
-def erased(table: pd.DataFrame, folder: Path, layer: int, models: tuple[str, ...] = ()) -> Row:
+def erased(table: pd.DataFrame, folder: Path, layer: int) -> Row:
     """The largest changes of later layers and predictions, and whether they are claimed."""
     write_csv(from_frame(table, "study"), folder / "study.csv")
     store = Store(folder / "store")
     spec = AnalysisSpec(
-        stimuli=str(folder / "study.csv"), models=models or (str(folder),), layers=(layer,),
+        stimuli=str(folder / "study.csv"), models=(str(folder),), layers=(layer,),
         estimator="ridge", values=(),
     )  # fmt: skip
     analysis = run(spec, store, progress=False)
-    result = erase(analysis, "sign", (spec.models[0], layer), store)
-    claims = result.table[result.table["measure"].isin((REST, *PREDICTIONS))]
-    change = (claims["after"] - claims["before"]).to_numpy()
-    every = np.ones(len(claims), dtype=bool)
-    row: Row = {"claimed": bool(claims["beyond"].any())}
-    for kind, draws in zip(("labels", "subspaces"), result.controls, strict=True):
-        reach = reach_of(np.vstack((change, draws[:, claims.index])), every)
-        row[f"beyond {kind}"] = bool((np.abs(change) > reach).any())
-    outside = ~claims["interchanged"].between(claims["control_lower"], claims["control_upper"])
-    row["interchanged"] = bool(outside.any())
+    result = erase(analysis, "sign", (str(folder), layer), store)
+    table = result.table[result.table["measure"].isin((REST, *PREDICTIONS))]
+    was, after, interchanged = table[["before", "after", "interchanged"]].to_numpy().T
+    reaches, every = [], np.ones(len(table), dtype=bool)
+    for draws in result.controls[..., table.index]:
+        reaches.append(reach_of(np.vstack((after - was, draws)), every))
+    row = claims(after - was, interchanged - was, np.array(reaches))
     for measure in (REST, SURPRISAL):
-        last = claims[claims["measure"] == measure].iloc[-1]
-        row |= {f"{measure} {end}": float(last[end]) for end in ENDS}
+        at = np.flatnonzero(table["measure"] == measure)[-1]
+        row |= sizes(measure, was[at], after[at] - was[at], np.max(reaches, axis=0)[at])
     return row
 
 
+def claims(change: FloatArray, interchanged: FloatArray, reaches: FloatArray) -> Row:
+    """Whether any measure is beyond labels, subspaces, both, and interchanged, too.
+
+    Parameters
+    ----------
+    change, interchanged : (n_measures,)
+    reaches : (2, n_measures) of permuted labels and of subspaces
+    """
+    is_beyond = np.abs(change) > reaches
+    swapped = np.abs(interchanged) > reaches.max(axis=0)
+    return {
+        "labels": bool(is_beyond[0].any()),
+        "subspaces": bool(is_beyond[1].any()),
+        "both": bool(is_beyond.all(axis=0).any()),
+        "claimed": bool((is_beyond.all(axis=0) & swapped).any()),
+    }
+
+
+def sizes(name: str, before: float, change: float, reach: float) -> Row:
+    """A measure before, its change, and the reach of controls."""
+    return {f"{name} before": before, f"{name} change": change, f"{name} reach": reach}
+
+
 SHARES = {
-    "claimed": "claimed",
-    "beyond labels": "beyond permuted labels",
-    "beyond subspaces": "beyond subspaces",
-    "interchanged": "interchanged beyond",
+    "labels": "beyond permuted labels",
+    "subspaces": "beyond subspaces",
+    "both": "beyond both",
+    "claimed": "interchanged, too: claimed",
 }
-ENDS = ("before", "after", "control_lower", "control_upper", "interchanged")
 
 
 def part(case: str, carried: float, read: float, first: int, count: int) -> list[Row]:
@@ -189,23 +250,33 @@ def part(case: str, carried: float, read: float, first: int, count: int) -> list
     rows = []
     for seed in range(first, first + count):
         rng = np.random.default_rng([seed, 52])
-        signs = np.where(rng.permutation(WORDS + 1) % 2, 1.0, -1.0)
-        model = small_network(rng)
-        if case != "lacked":
-            plant(model, signs, rng, carried, read, ERASED_AT)
-        table = pd.DataFrame(
-            [
-                (" ".join(f"w{word}" for word in words), place, signs[word])
-                for words in sentences_of(model, seed)
-                for place, word in enumerate(words)
-            ],
-            columns=["sentence", "word_index", "sign"],
+        signs = rng.permutation(np.resize([1.0, -1.0], WORDS))
+        network = SmallNetwork.draw(signs, carried, read, rng)
+
+        def concept(labels: FloatArray, network: Any = network) -> Concept:
+            return Concept.of(np.where(labels[network.words] > 0, "plus", "minus"), "zero")
+
+        sign, states = concept(signs), network.before[0]
+        was = np.append(np.ones(BLOCKS), network.surprisal(network.before[-1]))
+        change = network.measures(sign) - was
+        labels = [concept(rng.permutation(signs)) for _ in range(DRAWS)]
+        everyone = np.ones(STIMULI, dtype=bool)
+        subspaces = [
+            Concept(columns, everyone)
+            for columns in matched_subspaces(states, sign.eraser(states), DRAWS, rng)
+        ]
+        reaches = []
+        for controls in (labels, subspaces):
+            spared = [control._replace(spared=sign.columns) for control in controls]
+            draws = [network.measures(control) - was for control in spared]
+            reaches.append(reach_of(np.stack((change, *draws)), np.ones(len(was), dtype=bool)))
+        interchanged = network.measures(sign.interchanged(rng)) - was
+        rows.append(
+            {"case": case, "carried": carried, "read": read, "seed": seed}
+            | claims(change, interchanged, np.array(reaches))
+            | sizes(REST, was[-2], change[-2], np.max(reaches, axis=0)[-2])
+            | sizes(SURPRISAL, was[-1], change[-1], np.max(reaches, axis=0)[-1])
         )
-        table["sign"] = np.where(table["sign"] > 0, "plus", "minus")
-        with tempfile.TemporaryDirectory() as folder:
-            save(model, Path(folder))
-            row = erased(table, Path(folder), ERASED_AT)
-        rows.append({"case": case, "carried": carried, "read": read, "seed": seed} | row)
     return rows
 
 
@@ -232,15 +303,15 @@ def trained(case: str, carried: float, read: float, seed: int) -> list[Row]:
 
 def tasks(quick: bool) -> list[Task]:
     """The study in parts."""
-    copies = [
-        Task(f"mini-gpt2 {case} {carried:g} {read:g}, {seed}", trained, (case, carried, read, seed))
-        for case, carried, read in (COPIES[:1] if quick else COPIES)
-        for seed in range(1 if quick else SEEDS)
-    ]
-    return copies + [
+    small = [
         Task(f"{case} {carried:g} {read:g}, from {first}", part, (case, carried, read, first, PART))
         for (case, carried, read), count in CASES.items()
         for first in range(0, PART if quick else count, PART)
+    ]
+    return small + [
+        Task(f"mini-gpt2 {case} {carried:g} {read:g}, {seed}", trained, (case, carried, read, seed))
+        for case, carried, read in (COPIES[:1] if quick else COPIES)
+        for seed in range(1 if quick else SEEDS)
     ]
 
 
@@ -253,6 +324,9 @@ def of_cases(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
         error = np.sqrt(share * (1 - share) / cells.size())
         columns[title] = share.map("{:.1%}".format) + error.map(" ± {:.1%}".format)
     for measure in (REST, SURPRISAL):
-        change = cells[f"{measure} after"].mean() - cells[f"{measure} before"].mean()
-        columns[f"change of {measure}"] = change.map("{:+.3f}".format)
+        change = cells[f"{measure} change"].mean()
+        reach = cells[f"{measure} reach"].mean()
+        columns[f"{measure}: change (reach)"] = change.map("{:+.3f}".format) + reach.map(
+            " ({:.3f})".format
+        )
     return {"erasing": pd.DataFrame(columns)}

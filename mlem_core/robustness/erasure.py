@@ -5,8 +5,8 @@ subspaces of what its eraser leaves, with as much variance. A change counts wher
 the farthest control of either kind reaches in any measure.
 
 Erasing is linear, and takes states to where the model has never been: it may break more than the
-feature, and leave what is not linear. So states get the mean of another stimulus's value instead,
-too: they stay where the model has been.
+feature, and leave what is not linear. So a change counts only if it comes, too, where states get
+the mean of another stimulus's value instead: they stay where the model has been.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Erasure:
         control_upper, interchanged, beyond. lower and upper are the 95 % interval of the change,
         added to `before`; so is the band of the controls, as large a change as they reach up and
         down. `interchanged` is the measure where states get the mean of the value of another
-        stimulus. `beyond`: after is outside the band.
+        stimulus. `beyond`: after and interchanged are outside the band.
         Measures are "importance" (of `feature`), "RSA with MODEL:LAYER", "rest" (RSA of the layer
         with itself before, the feature erased there from both: below 1 where more than the feature
         itself has changed), "surprisal" (bits), and "right form" (share of minimal pairs)
@@ -118,12 +118,6 @@ class Erasure:
             found = [f"{erased} changes neither later layers nor predictions beyond controls."]
         if not table["measure"].isin(PREDICTIONS).any():
             found[0] = found[0].replace("neither later layers nor predictions", "no later layer")
-        claims = pd.concat((later, said))
-        if len(claims):
-            reach = claims["before"] - claims["control_lower"]
-            swaps = ((claims["interchanged"] - claims["before"]).abs() > reach).any()
-            known = "change" if swaps else "do not change"
-            found.append(f"States with the mean of another value {known} them beyond controls.")
         own = table[(table["measure"] == IMPORTANCE) & (table["feature"] == self.feature)]
         found.append(f"The importance of {what} goes {_change(own.iloc[-1])}.")
         pairs = table[table["measure"].str.startswith(RSA_WITH)]
@@ -299,7 +293,7 @@ def _made(asked: _Asked, store: Store, report: Report) -> Erasure:
         control_lower=was.values - reach,
         control_upper=was.values + np.where(names == REST, 0.0, reach),
         interchanged=was.values + interchanged,
-        beyond=(np.abs(null.draws[0]) > reach) & (not null.unknown),
+        beyond=(np.abs((null.draws[0], interchanged)) > reach).all(axis=0) & (not null.unknown),
     )
     of = f"{many(len(runs.shown), stimuli.level)} of {len(stimuli):,}"
     rank = many(len(eraser.right), "direction")
