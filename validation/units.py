@@ -129,7 +129,7 @@ def labels(
     """Labels that mean nothing: (n_stimuli,), one for each unit; 0 values: a number each."""
     numbers = np.arange(len(frame))
     if unit != STIMULUS:
-        numbers = recurring_units(from_frame(frame.assign(_=range(len(frame))), "study"))[unit]
+        numbers = recurring_units(from_frame(frame.assign(row=range(len(frame))), "study"))[unit]
     n_units = int(numbers.max()) + 1
     if not n_values:
         return rng.random(n_units).round(3)[numbers]
