@@ -274,7 +274,7 @@ def _table(
 # Permutations for what the score of a layer is by chance.
 SCORE_PERMUTATIONS = 199
 # Of `score_above_chance`, by how many permutations.
-CHANCE = Stage("score-chance", 3, pd.DataFrame)
+CHANCE = Stage("score-chance", 4, pd.DataFrame)
 
 
 def permuted_pairs(pairs: LayerPairs, layer: int, labels: IntArray) -> LayerPairs:
@@ -313,6 +313,7 @@ def score_above_chance(
     *,
     n_permutations: int = 999,
     seed: int = 0,
+    observed: FloatArray | None = None,
     progress: Counted | None = None,
 ) -> pd.DataFrame:
     """Test each layer's held-out ρ (mean over folds) against permuted labels.
@@ -321,13 +322,15 @@ def score_above_chance(
 
     Parameters
     ----------
+    observed : (n_layers,) ρ of the true labels where each fold has chosen the model; by default
+        that of the model
     progress : called with the number of permutations done and their total, of all layers
 
     Returns
     -------
     model, layer, rho, chance (mean of the permuted ρ), p
     """
-    observed = _fits(model, pairs).rho.mean(axis=1)
+    observed = _fits(model, pairs).rho.mean(axis=1) if observed is None else observed
     labels = pairs.units.permuted(n_permutations, np.random.default_rng(seed))
     total, rows = len(pairs.layers) * n_permutations, []
     for layer, (name, number) in enumerate(pairs.layers):
@@ -366,6 +369,8 @@ def kept_chance(
     """
     progress = counting(report or (lambda _: None), "permuting labels", "permutations")
     total = len(selection.layers) * n_permutations
+    of_pairs = estimator_named(selection.estimator).of_pairs
+    rho = None if of_pairs else analysis.fits_of(selection).fits.rho.mean(axis=1)
 
     def of_layers() -> Iterator[pd.DataFrame]:
         for done, layer in enumerate(selection.layers):
@@ -378,6 +383,7 @@ def kept_chance(
                 LayerPairs.of(analysis, [layer], store, selection.features, selection.interactions),
                 estimator_named(selection.estimator).model(),
                 n_permutations=n_permutations,
+                observed=None if rho is None else rho[done : done + 1],
                 progress=count,
             )
 
