@@ -19,7 +19,7 @@ from mlem_core.data.folds import group_folds
 from mlem_core.data.levels import STIMULUS, exchanges, recurring_units
 from mlem_core.data.stimuli import UNIT, StimulusSet
 from mlem_core.data.stimulus_csv import from_frame
-from mlem_core.inference.block_influence import BlockSums, identity_reach, rsa_without
+from mlem_core.inference.block_influence import BlockSums, rsa_without
 from mlem_core.inference.chance import chance_at_level
 from mlem_core.inference.intervals import PERMUTATIONS, SIGNIFICANT, term_estimate
 from mlem_core.inference.layer_pairs import LayerPairs
@@ -232,7 +232,6 @@ def covered(text: str, first: int, count: int) -> list[Row]:
         stimuli = from_frame(frame, "study", ordered=())
         pairs, terms = pairs_and_terms(stimuli, layers, seed)
         chance = chance_at_level(pairs, stimuli, PERMUTATIONS, seed)
-        chance = chance._replace(reach=identity_reach(pairs, chance, stimuli))
         compared = rsa_without(pairs.statistics, BlockSums.of(pairs))
         error = standard_error(compared.terms_without[:, :, 0, 1], compared.sizes)
         bounds = term_estimate(compared.terms[:, 0, 1], error, compared.sizes)
@@ -327,7 +326,8 @@ def of_units(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 def of_intervals(rows: pd.DataFrame) -> pd.DataFrame:
     """How often intervals hold the mean over the data sets, and how wide they are."""
-    rows = rows[rows["known"].astype(bool)].astype({"value": float, "lower": float, "upper": float})
+    rows = rows[rows["known"].astype(bool) & rows["lower"].notna()]
+    rows = rows.astype({"value": float, "lower": float, "upper": float})
     by = rows.groupby(["text", "term"], sort=False)
     truth = by["value"].transform("mean")
     rows = rows.assign(held=(rows["lower"] <= truth) & (truth <= rows["upper"]))

@@ -26,26 +26,22 @@ from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.similarities import check_comparable, compared, layer_input
 from mlem_core.base.room import check_memory
 from mlem_core.base.typing import Counted, FloatArray, Report, counting
-from mlem_core.data.levels import exchanges
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.chance import Chance, chance_at_level
 from mlem_core.inference.influence import (
-    contribution_influence,
     score_influence,
     similarity_influence,
     values_without,
 )
-from mlem_core.inference.intervals import PERMUTATIONS, SMALL_IDENTITY, Left
+from mlem_core.inference.intervals import PERMUTATIONS
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.resample import PERMUTED, check_enough, standard_error, t_quantile
-from mlem_core.measures.contributions import subsets_beside_one
+from mlem_core.inference.resample import PERMUTED, check_enough
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.importance import Fits, fitted
 from mlem_core.pairs.designs import pairs_among
 from mlem_core.pairs.moments import moments_of_columns
-from mlem_core.pairs.permuted_moments import PermutedFeature
 from mlem_core.pairs.resampling_units import Blocks, StimulusUnits
 from mlem_core.pairs.scored_pairs import ScoredPairs
 from mlem_core.pairs.similarities import SIMILARITIES, Similarity
@@ -53,12 +49,6 @@ from mlem_core.pairs.similarity_moments import aligned_similarities, similarity_
 from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.pairs.unit_sums import UnitSums, unit_sums
 from mlem_core.storage.store import Store
-
-# Permutations of the labels of each feature behind the interval of an identity, and blocks of each
-# kind.
-LABELS, LABELLED_BLOCKS = 2, 16
-# Features below this part of an identity are not permuted for its interval.
-SMALL_PART = 0.1
 
 
 @dataclass(frozen=True)
@@ -370,64 +360,3 @@ def check_blocks(analysis: Analysis, selection: Selection) -> None:
         f"confidence intervals of {n_layers} layers",
         "choose fewer layers",
     )
-
-
-def identity_reach(
-    pairs: LayerPairs, chance: Chance, stimuli: StimulusSet, progress: Counted | None = None
-) -> FloatArray:
-    """Half-widths of the 95 % intervals of the identities of a chance: (n_identities,).
-
-    NaN for identities below `SMALL_IDENTITY` of the similarity. Labels are permuted `LABELS` times,
-    and the influence of `LABELLED_BLOCKS` blocks of each kind on the mean of what features
-    contribute then is taken. What these labels are has a part in it,
-    so that the interval is rather too wide. Features with a small part of the identity stand in by
-    those with a large one.
-
-    Parameters
-    ----------
-    pairs : all pairs of the stimuli, in two layers
-    chance : of these
-    stimuli : of the analysis
-    progress : called with the number of permutations done and their total, of each identity
-    """
-    rng, reach = np.random.default_rng(0), []
-    some, names = pairs.stimuli_of(stimuli), pairs.statistics.features
-    for unit in chance.identity_units:
-        mean = np.where(np.array(chance.units) == unit, chance.mean[:, 0, -1], 0.0)
-        whole = np.abs(mean).sum()
-        if whole < SMALL_IDENTITY * abs(pairs.statistics.moments.rsa[0, -1]):
-            reach.append(np.nan)
-            continue
-        large = np.flatnonzero(np.abs(mean) > SMALL_PART * whole)
-        by_label: list[list[Left]] = []
-        for feature in large.tolist():
-            ways = exchanges(some, pairs.folds, names[feature])
-            way = next(way for way in ways if way.unit == unit)
-            labelled = []
-            for givers in way.draw(LABELS, rng):
-                labelled.append(_labelled_influence(pairs, stimuli, feature, givers))
-                if progress is not None:
-                    done = len(by_label) * LABELS + len(labelled)
-                    progress(done, len(large) * LABELS)
-            by_label.append(labelled)
-        sizes = by_label[0][0].sizes
-        of_features = [np.mean([left.without for left in labels], axis=0) for labels in by_label]
-        without = np.sum(of_features, axis=0)
-        without *= whole / np.abs(mean[large]).sum()
-        reach.append(float(standard_error(without[:, None], sizes)[0]) * t_quantile(min(sizes)))
-    return np.array(reach)
-
-
-def _labelled_influence(
-    pairs: LayerPairs, stimuli: StimulusSet, feature: int, givers: NDArray[np.int64]
-) -> Left:
-    """Change of what a feature contributes to two layers where stimuli take others' values."""
-    moments = pairs.statistics.moments
-    permuted = PermutedFeature(moments.columns, (feature,), givers[None], moments.block)
-    (relabelled,) = permuted.moments(moments, [*pairs.squared, *pairs.ranks])
-    labelled = replace(pairs, statistics=replace(pairs.statistics, moments=relabelled))
-    some_blocks = pairs.units.blocks(LABELLED_BLOCKS)
-    blocks = BlockSums.of(labelled, stimuli, blocks=some_blocks)
-    beside = partial(subsets_beside_one, feature=feature)
-    influence = contribution_influence(blocks.sums, [feature], subsets_of=beside)[:, 0, 0, -1]
-    return Left(blocks.without(np.zeros(()), influence), blocks.sizes)

@@ -70,8 +70,6 @@ class Chance(NamedTuple):
     control_units : (n_controls,) units that recur
     controls : (n_controls, n_layers, n_layers) contribution of a random number of each unit,
         beside all features, the mean over `PILOT` numbers
-    reach : (n_identities,) half-widths of the confidence intervals of identities, see
-        `mlem_core.inference.block_influence.identity_reach`; None where they are not known
     """
 
     features: tuple[str, ...]
@@ -83,7 +81,6 @@ class Chance(NamedTuple):
     together: FloatArray
     control_units: tuple[str, ...]
     controls: FloatArray
-    reach: FloatArray | None = None
 
     def of_layers(self, places: Sequence[int]) -> Chance:
         """Contributions by chance to the similarity of some of the layers."""
@@ -211,25 +208,23 @@ class Chance(NamedTuple):
         return two.of_all(Decomposition(self.features, value, rest[0], whole, error)).pair(0, 0)
 
     def bounded(self, terms: pd.DataFrame, bounds: Estimate) -> pd.DataFrame:
-        """Contributions beyond chance and identities with their intervals.
+        """Contributions beyond chance with their intervals, and identities, which have none.
 
         Parameters
         ----------
         bounds : of the features and "unexplained", less chance, and of more
         """
-        table, names = self.beyond(terms), np.array([unit + IDENTITY for unit in self.units])
+        table = self.beyond(terms)
         value, n = table["value"].to_numpy(dtype=np.float64), len(self.features)
         own = np.append(value[:n], value[-1])
         # Chance is a mean over permutations, a sampled contribution one over orders: both errors
         # stand beside that of the stimuli.
-        of_units = [np.hypot.reduce(self.error[names == name]) for name in self.identities]
         sampled = terms["error"].to_numpy()[:-1] if "error" in terms else 0.0
-        own_error = np.hypot(self.error, sampled)
-        more = student_quantile(self.n_permutations - 1) * np.array([*own_error, *of_units, 0.0])
-        reach = np.full(len(of_units), np.nan) if self.reach is None else self.reach
+        more = student_quantile(self.n_permutations - 1) * np.hypot(self.error, sampled)
+        none = np.full(len(self.identities), np.nan)
         for sign, end in ((-1, "lower"), (1, "upper")):
-            far = np.insert(sign * (getattr(bounds, end)[: n + 1] - own), n, reach)
-            table[end] = value + sign * np.hypot(far, more)
+            far = np.hypot(getattr(bounds, end)[: n + 1] - own, np.append(more, 0.0))
+            table[end] = value + sign * np.concatenate((far[:n], none, far[n:]))
         return table[["term", "value", "lower", "upper", "chance", "p", "unit"]]
 
     def shift(self) -> FloatArray:

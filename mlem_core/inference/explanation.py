@@ -19,7 +19,6 @@ from mlem_core.inference.block_influence import (
     BlockSums,
     ComparedLayers,
     check_blocks,
-    identity_reach,
     rsa_without,
     selected_pairs,
 )
@@ -40,7 +39,7 @@ from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.storage.store import Stage, Store, Tables
 
-STAGE = Stage[Tables]("pair-intervals", 7, dict)
+STAGE = Stage[Tables]("pair-intervals", 8, dict)
 INFLUENCE = "from the influence of each block of stimuli"
 LEFT_OUT = "blocks of stimuli left out in turn, terms by their influence"
 
@@ -177,13 +176,12 @@ def with_intervals(
     notes = (*of_size(Units.of(analysis.stimuli)), sampled_of(*size))
     selection = selection_of(why, analysis)
     check_blocks(analysis, selection)
-    first, second, third, last = in_parts(progress, 4)
+    first, second, third = in_parts(progress, 3)
     if similarity.of_ranks:
         pairs = selected_pairs(analysis, store, selection)
         blocks = BlockSums.of(pairs, analysis.stimuli, progress=first)
         compared = rsa_without(analysis.pairs_of(selection), blocks, second)
         chance = chance_at_level(pairs, analysis.stimuli, why.permutations, progress=third)
-        chance = chance._replace(reach=identity_reach(pairs, chance, analysis.stimuli, last))
         notes = (*notes, permuted_of(*size))
     else:
         layers = ComparedLayers.of(analysis, selection, store, first)

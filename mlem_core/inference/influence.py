@@ -23,7 +23,7 @@ of units.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -117,62 +117,45 @@ def similarity_influence(sums: UnitSums, progress: Counted | None = None) -> Sim
 
     Raises InputError: moments of one fold.
     """
-    rsa = rsa_influence(sums)
-    terms = contribution_influence(sums, range(len(sums.moments.columns.features)), progress)
-    unexplained = rsa - terms.sum(axis=1)
-    return SimilarityInfluence(np.concatenate((terms, unexplained[:, None]), axis=1), rsa)
-
-
-def contribution_influence(
-    sums: UnitSums,
-    features: Sequence[int],
-    progress: Counted | None = None,
-    subsets_of: Callable[[PairColumns, FoldEquations], Iterable[WeightedSubset]] = weighted_subsets,
-) -> FloatArray:
-    """(n_units, n_chosen, n_layers, n_layers) influence on the contributions of some features.
-
-    Other parameters and errors are those of `similarity_influence`.
-
-    Parameters
-    ----------
-    subsets_of : the sets of features in a fold by which they contribute
-    """
     moments = sums.moments
     equations = fold_equations(moments)
     L = moments.n_layers
-    values = np.zeros((len(features), L, L))
-    terms = np.zeros((sums.n_units, len(features), L, L))
+    n_features = len(moments.columns.features)
+    values = np.zeros((n_features, L, L))
+    terms = np.zeros((sums.n_units, n_features, L, L))
     squares, squares_influence = np.zeros(L), np.zeros((sums.n_units, L))
-    n_steps = len(equations) * len(features) * L
+    n_steps = len(equations) * n_features * L
     for fold, own in enumerate(equations):
-        subsets = _Subsets.of(own, subsets_of(moments.columns, own))
-        values += subsets.values[list(features)]
+        subsets = _Subsets.of(own, weighted_subsets(moments.columns, own))
+        values += subsets.values
         squares += np.diag(own.rank_covariances)
         squares_influence += np.diagonal(sums.rank_products(fold), axis1=1, axis2=2)
         tested, trained = sums.tested_products(fold), sums.training_products(fold)
-        for place, feature in enumerate(features):
+        for feature in range(n_features):
             counted, shares = subsets.counted(feature)
             outside, inside = subsets.outside[counted], subsets.inside[counted]
             # Σ over sets of their coefficients: the influence of the covariances.
             one_way = np.einsum("s,sca,ucb->uab", shares, outside, tested, optimize=True)
             one_way += np.einsum("s,sca,ucb->uab", shares, inside, trained, optimize=True)
-            terms[:, place] += (one_way + one_way.swapaxes(1, 2)) / 2
+            terms[:, feature] += (one_way + one_way.swapaxes(1, 2)) / 2
         grams = _packed_grams(sums, fold)
         del tested, trained
-        for place, feature in enumerate(features):
+        for feature in range(n_features):
             counted, shares = subsets.counted(feature)
             for layer in range(L):
                 less = _gram_influence(subsets, counted, shares, layer, grams)
-                terms[:, place, layer, layer:] -= less
-                terms[:, place, layer + 1 :, layer] -= less[:, 1:]
+                terms[:, feature, layer, layer:] -= less
+                terms[:, feature, layer + 1 :, layer] -= less[:, 1:]
                 if progress is not None:
-                    progress((fold * len(features) + place) * L + layer + 1, n_steps)
+                    progress((fold * n_features + feature) * L + layer + 1, n_steps)
     scale = rank_scale(equations)
     relative = squares_influence / np.where(squares > 0, squares, np.inf)
     scale_influence = -scale / 2 * (relative[:, :, None] + relative[:, None, :])
     terms *= scale
     terms += values * scale_influence[:, None]
-    return terms
+    rsa = rsa_influence(sums)
+    unexplained = rsa - terms.sum(axis=1)
+    return SimilarityInfluence(np.concatenate((terms, unexplained[:, None]), axis=1), rsa)
 
 
 class _Subsets(NamedTuple):

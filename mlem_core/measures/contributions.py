@@ -233,21 +233,6 @@ def weighted_subsets(
                 yield WeightedSubset(draw, subset, shares)
 
 
-def subsets_beside_one(
-    columns: PairColumns, equations: FoldEquations, feature: int
-) -> Iterator[WeightedSubset]:
-    """Sets of features in one fold, for the Shapley value of a feature beside the others as one."""
-    empty = others = no_features(equations)
-    for other in range(len(columns.features)):
-        if other != feature:
-            others = with_feature(columns, equations, others, other)
-    share = np.zeros(len(columns.features))
-    share[feature] = 0.5
-    yield WeightedSubset(0, others, -share)
-    for subset in (empty, others):
-        yield WeightedSubset(0, with_feature(columns, equations, subset, feature), share)
-
-
 def shapley_coefficients(
     columns: PairColumns,
     equations: FoldEquations,

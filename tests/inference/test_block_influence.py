@@ -14,15 +14,12 @@ from mlem_core.inference.block_influence import (
     BlockSums,
     fit_scores_without,
     fitted_target,
-    identity_reach,
     rsa_without,
     scores_without,
 )
-from mlem_core.inference.chance import chance_at_level
 from mlem_core.inference.resample import standard_error
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.importance import fitted
-from mlem_core.pairs.resampling_units import StimulusUnits
 
 N = 120
 GROUPS = np.arange(N) // 3
@@ -135,26 +132,3 @@ def test_influences_of_a_sample_are_smaller_by_the_root_of_its_share(case):
     value, influence = np.zeros(()), np.ones(40)
     np.testing.assert_allclose(whole.without(value, influence), -40 / 39)
     np.testing.assert_allclose(sample.without(value, influence), -40 / 39 * np.sqrt(0.5))
-
-
-def test_an_identity_has_an_interval_where_words_recur():
-    """Two layers share what is of the word; a random number of each word has a part in it."""
-    rng, n = np.random.default_rng(0), 120
-    words = rng.integers(0, 15, n)
-    number = rng.uniform(size=15)[words]
-    forms = rng.standard_normal((15, 5))[words]
-    layers = [2 * forms + rng.standard_normal((n, 5)) for _ in range(2)]
-    sentences = [f"x is w{word} in{row}" for row, word in enumerate(words)]
-    frame = pd.DataFrame(
-        {"sentence": sentences, "word_index": 2, "number": number, "size": rng.uniform(size=n)}
-    )
-    stimuli = from_frame(frame, "words")
-    pairs = layer_pairs(frame[["number", "size"]], layers, np.arange(n), np.arange(n) % 4)
-    pairs = replace(pairs, items=stimuli.items)
-    chance = chance_at_level(pairs, stimuli, 20)
-    assert chance.identities == ("word identity",)
-    (reach,) = identity_reach(pairs, chance, stimuli)
-    identity = chance.mean[0, 0, 1]
-    assert identity > 0.005 and 0.1 * identity < reach < 5 * identity
-    units = StimulusUnits(pairs.folds, pairs.groups, pairs.items)
-    assert len(units.blocks(16).sizes) == 3
