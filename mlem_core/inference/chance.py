@@ -77,7 +77,7 @@ class Chance(NamedTuple):
     moved: FloatArray
     n_labellings: FloatArray
     n_drawn: FloatArray
-    draws: Annotated[FloatArray, Packed(np.float32, symmetric=True)]
+    draws: Annotated[FloatArray, Packed(np.float16, symmetric=True)]
     together: FloatArray
     control_units: tuple[str, ...]
     controls: FloatArray

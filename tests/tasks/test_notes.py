@@ -16,8 +16,8 @@ from inputs import for_each, in_files, noise, refused, words
 from waiting import wait
 
 from mlem_core import Store, explain, run, stimulus_map
-from mlem_core.analysis.planning import CHOSEN
-from mlem_core.analysis.run import coded_otherwise, values_to_resolve
+from mlem_core.analysis.planning import CHOSEN, Choice, fold_choices
+from mlem_core.analysis.run import coded_otherwise
 from mlem_core.base.text import fraction
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.explanation import best_known
@@ -25,6 +25,7 @@ from mlem_core.inference.intervals import terms_and_whole
 from mlem_core.inference.pair_contributions import kept_at, pair_contributions
 from mlem_core.inference.resample import HARDLY
 from mlem_core.measures.decomposition import UNEXPLAINED
+from mlem_core.pairs.columns import AUTO
 from mlem_core.robustness import audit
 from mlem_core.robustness.flags import SAYS
 from mlem_core.tasks import analyses, deletion, examples, followups, notes
@@ -188,11 +189,18 @@ def test_the_next_deletion_removes_for_good_and_nothing_of_others(job, store):
 
 
 LAYER = ("minilm", 3)
-ALONE = replace(examples.SPEC, models=LAYER[:1], layers=LAYER[1:], groups=(), labels=())
+
+
+def alone(example, **changes):
+    """The specification of one layer, with the choices that were made for all."""
+    of_layer = {"models": LAYER[:1], "layers": LAYER[1:], "groups": (), "labels": ()}
+    return replace(example.spec, **of_layer, **changes)
 
 
 def test_it_is_a_job_of_every_store_and_what_its_constants_say(example, tmp_path):
-    assert example.spec == examples.SPEC
+    chosen = {"estimator": example.spec.estimator, "values": example.spec.values}
+    assert example.spec == replace(examples.SPEC, **chosen)
+    assert (examples.SPEC.estimator, examples.SPEC.values) == ("auto", AUTO)
     assert {model for model, _ in example.layers} == set(examples.SPEC.models)
     assert set(example.maps) == set(example.layers) and examples.example_size() < 20e6
     # The last layers of two architectures that have learned from the same text.
@@ -249,7 +257,7 @@ def test_its_intervals_and_audit_are_there_on_a_machine_that_ran_nothing(example
 @pytest.mark.slow
 def test_a_layer_computed_again_gives_the_same_tables(example, tmp_path):
     store = Store(tmp_path)
-    again = run(ALONE, store)
+    again = run(alone(example), store)
     assert again.stimuli.digest == example.stimuli.digest
     np.testing.assert_array_equal(again.folds, example.folds)
     shipped = example.pairs.of_layers([example.layers.index(LAYER)])
@@ -262,9 +270,15 @@ def test_a_layer_computed_again_gives_the_same_tables(example, tmp_path):
     np.testing.assert_array_equal(ours.gram, theirs.gram)
     np.testing.assert_allclose(ours.with_ranks, theirs.with_ranks, rtol=1e-4)
     np.testing.assert_allclose(ours.with_distances, theirs.with_distances, rtol=1e-4)
+    # The folds that choose otherwise, of all layers, are not those of this layer alone.
+    most = Choice(example.spec.estimator, example.spec.values)
+    alike = [fold for fold, own in enumerate(fold_choices(example.manifest)) if own == most]
     before, after = example.results(layers=[LAYER]), again.results()
     for name in ("scores", "importance", "weights", "feature_correlations"):
-        ours, theirs = getattr(after, name), getattr(before, name)
+        ours, theirs = (
+            table[table["fold"].isin(alike)] if "fold" in table else table
+            for table in (getattr(after, name), getattr(before, name))
+        )
         pd.testing.assert_frame_equal(ours, theirs, rtol=0, atol=1e-4)
     points, there = (stimulus_map(one, *LAYER, store) for one in (again, example))
     np.testing.assert_array_equal(points["stimulus"], there["stimulus"])
@@ -273,16 +287,17 @@ def test_a_layer_computed_again_gives_the_same_tables(example, tmp_path):
 
 @pytest.mark.slow
 def test_values_told_apart_later_are_those_asked_for_from_the_start(example, tmp_path):
-    values, place = values_to_resolve(example), [example.layers.index(LAYER)]
-    alone = replace(example, spec=ALONE, layers=[LAYER], pairs=example.pairs.of_layers(place))
-    later = coded_otherwise(alone, Store(tmp_path / "later"), values=values)
-    first = run(replace(ALONE, values=values), Store(tmp_path / "first"))
-    assert later.pairs.resolved == values == first.pairs.resolved != ()
+    values, place = example.spec.values, [example.layers.index(LAYER)]
+    pairs = example.pairs.of_layers(place)
+    now = replace(example, spec=alone(example), layers=[LAYER], pairs=pairs)
+    later = coded_otherwise(now, Store(tmp_path / "later"), values=values[:1])
+    first = run(alone(example, values=values[:1]), Store(tmp_path / "first"))
+    assert later.pairs.resolved == values[:1] == first.pairs.resolved != values
     for name in ("products", "sums", "rank_products", "low", "high"):
         ours, theirs = (getattr(one.pairs.moments, name) for one in (later, first))
         np.testing.assert_array_equal(ours, theirs)
-    again = coded_otherwise(later, Store(tmp_path / "later"), values=())
-    assert again.pairs.columns.names == alone.pairs.columns.names
+    again = coded_otherwise(later, Store(tmp_path / "later"), values=values)
+    assert again.pairs.columns.names == now.pairs.columns.names
 
 
 @pytest.mark.skipif(
