@@ -38,7 +38,7 @@ from mlem_core.storage.store import Store
 from validation.work import Row, Task
 
 # Words of the lexicon, stimuli, units of a small network and of its blocks, number of blocks.
-WORDS, STIMULI, WIDTH, HIDDEN, BLOCKS, FOLDS = 120, 200, 16, 32, 2, 5
+WORDS, STIMULI, WIDTH, HIDDEN, BLOCKS, FOLDS = 120, 200, 16, 32, 2, 2
 # Case, size of the sign in the states, how strongly it is read; data sets. Each part has so many.
 CASES = {
     ("lacked", 0.0, 0.0): 400,

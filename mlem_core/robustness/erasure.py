@@ -59,8 +59,6 @@ from mlem_core.storage.store import Stage, Store
 DRAWS = 20
 # The smallest spread of changes, of correlations, bits and shares, that is no rounding error.
 _SPREAD = 1e-3
-# Powers of the variance by which random directions are drawn, bisected.
-_POWERS, _STEPS = (-4.0, 4.0), 30
 # Stimuli that are measured at most, in whole sentences; erasers are fitted on all.
 MOST = 1_000
 OUTSIDE = (
@@ -266,8 +264,8 @@ def _made(asked: _Asked, store: Store, report: Report) -> Erasure:
 
     def removed(givers: IntArray) -> FloatArray:
         """Variance that permuted labels take from the states, which is quick."""
-        erased = [Concept.of(values[row], missing).eraser(states) for row in givers]
-        return np.array([removed_variance(states, eraser) for eraser in erased])
+        left = [Concept.of(values[row], missing).eraser(states)(states) for row in givers]
+        return np.array([(states - each).var(axis=0).sum() for each in left])
 
     rng = np.random.default_rng(asked.analysis.spec.seed)
     interchanged = change_by(concept.interchanged(rng))
@@ -364,14 +362,16 @@ def matched_subspaces(
     ----------
     states : (n_stimuli, n_units)
     """
-    left, removed = eraser(states), removed_variance(states, eraser)
+    left = eraser(states)
+    removed = (states - left).var(axis=0).sum()
     axes, sizes, _ = np.linalg.svd(left - left.mean(axis=0), full_matrices=False)
     axes, sizes = axes[:, sizes > 1e-6 * sizes[0]], sizes[sizes > 1e-6 * sizes[0]]
     variances = sizes**2 / len(states)
     for _ in range(n):
         noise = rng.standard_normal((len(sizes), min(len(eraser.right), len(sizes))))
-        low, high = _POWERS
-        for _ in range(_STEPS):
+        # Directions are random, times a power of their variance that is bisected.
+        low, high = -4.0, 4.0
+        for _ in range(30):
             power = (low + high) / 2
             basis = np.linalg.qr((variances / variances[0])[:, None] ** power * noise)[0]
             if (basis**2 * variances[:, None]).sum() < removed:
@@ -379,11 +379,6 @@ def matched_subspaces(
             else:
                 high = power
         yield axes @ basis
-
-
-def removed_variance(states: FloatArray, eraser: Eraser) -> float:
-    """Variance that an eraser takes from states (n_stimuli, n_units), summed over units."""
-    return float((states - eraser(states)).var(axis=0).sum())
 
 
 def reach_of(changes: FloatArray, counts: NDArray[np.bool_]) -> FloatArray:
