@@ -43,8 +43,10 @@ UNITS = {
     **dict.fromkeys(MODELS, ("word", "place", "previous word", "next word", "frame", "sentence")),
     MADE: ("word", "place", "document", "sentence", STIMULUS),
 }
-# Data sets of each kind of label, in each text and for each unit.
-KINDS, SETS, PART = ("class", "class beside true", "number"), 140, 20
+# Data sets of each kind of label, in each text and for each unit. Beside a true feature p is
+# corrected over both, and a label without meaning alone is named less often.
+KINDS, PART = ("class", "class beside true", "number"), 20
+SETS = {"class": 200, "class beside true": 60, "number": 200}
 VALUES = 8
 # Types and data sets for what a true feature of words keeps; places, strengths of a code of the
 # position, and data sets for how often it is found.
@@ -244,7 +246,8 @@ def covered(text: str, first: int, count: int) -> list[Row]:
 
 def tasks(quick: bool) -> list[Task]:
     """The study in parts."""
-    n_sets, n_true, n_covered = (2, 2, 2) if quick else (SETS, TRUE_SETS, COVERED_SETS)
+    n_true, n_covered = (2, 2) if quick else (TRUE_SETS, COVERED_SETS)
+    n_sets = dict.fromkeys(KINDS, 2) if quick else SETS
     parts = [
         Task(f"true features, from {first}", true_features, (first, min(PART, n_true)))
         for first in range(0, n_true, PART)
@@ -258,12 +261,12 @@ def tasks(quick: bool) -> list[Task]:
         Task(
             f"{text}, {unit}, {kind}, from {first}",
             dealt,
-            (text, unit, kind, first, min(PART, n_sets)),
+            (text, unit, kind, first, min(PART, n_sets[kind])),
         )
         for text, units in UNITS.items()
         for unit in units
         for kind in KINDS
-        for first in range(0, n_sets, PART)
+        for first in range(0, n_sets[kind], PART)
     ]
     return parts + [
         Task(f"intervals, {text}, from {first}", covered, (text, first, min(PART, n_covered)))
@@ -278,7 +281,8 @@ def of_units(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     of_labels = of_labels.assign(
         known=of_labels["p"].notna(), below=of_labels["p"] < SIGNIFICANT
     ).astype({"named": bool})
-    cells = of_labels[of_labels["known"]].groupby(["text", "unit"], sort=False)
+    alone = of_labels["known"] & (of_labels["kind"] != "class beside true")
+    cells = of_labels[alone].groupby(["text", "unit"], sort=False)
     share, n = cells["below"].mean(), cells.size()
     table = pd.DataFrame(
         {
@@ -294,7 +298,7 @@ def of_units(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     for kind in KINDS:
         of_kind = of_labels[of_labels["known"] & (of_labels["kind"] == kind)]
         shares = of_kind.groupby(["text", "unit"], sort=False)["below"].mean()
-        table.insert(table.columns.get_loc("named"), kind, shares.map("{:.1%}".format))
+        table[kind] = shares.map("{:.1%}".format)
     table.index = pd.Index([f"{unit}, {text}" for text, unit in table.index], name="a label a")
     true = rows[rows["study"] == "true"]
     kept = pd.DataFrame(
