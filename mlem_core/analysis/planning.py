@@ -122,8 +122,7 @@ def said_of_choice(manifest: Mapping[str, Any], estimator: str) -> str:
     if chosen.get("estimator") != estimator:
         return ""
     n_folds = by_fold.count(Choice(estimator, tuple(chosen["values"])))
-    others = " (the others are scored by what they choose: choices.csv)"
-    return f", {BY} in {n_folds} of {len(by_fold)} folds" + others * (n_folds < len(by_fold))
+    return f", {BY} in {n_folds} of {len(by_fold)} folds"
 
 
 def choices_table(manifest: Mapping[str, Any]) -> pd.DataFrame:

@@ -23,7 +23,7 @@ from mlem_core.figures.stimuli import common_levels
 from mlem_core.figures.stimulus_maps import LEVELS, color_of, sample_of
 from mlem_core.figures.style import PALETTE, SEQUENTIAL, SIGNIFICANT
 from mlem_core.inference.explained import Explanation, settled
-from mlem_core.inference.intervals import FamilyOfTests
+from mlem_core.inference.intervals import SMALL_IDENTITY, FamilyOfTests
 from mlem_core.measures.decomposition import UNEXPLAINED, in_order, is_identity
 from mlem_core.robustness.flags import Checked, check, of_layers, reasons, variance_flags
 
@@ -223,7 +223,9 @@ def _terms(context: FigureContext, why: Explanation) -> list[dict[str, Any]]:
         return []
     sure = why.sure
     named = None if sure is None else set(sure["term"])
-    last = {*why.terms[is_identity(why.terms)]["term"], UNEXPLAINED}
+    identities = is_identity(why.terms)
+    last = {*why.terms[identities]["term"], UNEXPLAINED}
+    hidden = identities & (why.terms["value"].abs() < SMALL_IDENTITY * abs(why.value))
     return [
         {
             "name": row["term"],
@@ -234,7 +236,7 @@ def _terms(context: FigureContext, why: Explanation) -> list[dict[str, Any]]:
             "kind": "rest" if row["term"] in last else "feature" if settled(why) else "open",
             "chance": named is not None and row["term"] not in (*named, *last),
         }
-        for row in in_order(why.terms).to_dict("records")
+        for row in in_order(why.terms[~hidden]).to_dict("records")
     ]
 
 

@@ -49,10 +49,7 @@ def of_chance(chance: Chance | None) -> str:
     return " ".join((f"{how[0].upper()}{how[1:]}.", *chance.notes))
 
 
-FLAGGED = (
-    "the audit changes a conclusion, or position 0 or one unit has a large part of a layer's "
-    "variance"
-)
+FLAGGED = "layers that Confidence marks"
 FOLDS = "one standard deviation over folds"
 NOISE = "Grey band: noise ceiling of the RSA with the subjects, lower to upper"
 RESOLVED = "by value"  # begins the words for a coding by value
@@ -66,11 +63,13 @@ def computed_on(
     Parameters
     ----------
     n_pairs, n_folds : 0 where they are not named
-    coding : as in `mlem_core.pairs.columns.coding`; empty where features play no part
+    coding : as in `mlem_core.pairs.columns.coding`, which is same or different where none is named;
+        empty where features play no part
     fit : how the metric models were fitted; empty where none was
     """
     counts = [f"{n_stimuli:,} stimuli"]
     counts += [pairs_of(n_pairs, n_stimuli)] if n_pairs else []
     counts += [f"{n_folds} folds"] if n_folds else []
+    coding = coding.removesuffix(", others as same or different")
     how = [f"features coded {coding}"] * bool(coding) + [fit] * bool(fit)
     return f"n = {'; '.join([', '.join(counts), *how])}."

@@ -113,7 +113,6 @@ def methods_paragraph(
         n_terms=results.weights["feature"].nunique(),
         **_draws(analysis, chosen),
         estimator=_estimator(estimator, interactions) + said_of_choice(manifest, estimator),
-        gain=fraction(GAIN) if manifest.get(CHOSEN, {}).get("estimator") == estimator else "",
         interactions=interactions,
         **_penalties(analysis, results),
         resolved=list(map(names.feature, results.resolved)),
@@ -154,8 +153,10 @@ def texts(
 
 
 def _draws(analysis: Analysis, selection: Selection) -> dict[str, Any]:
-    """What of importances and contributions is drawn, and how often."""
+    """What of importances and contributions is drawn, and how often; what a choice had to gain."""
+    chosen = analysis.manifest.get(CHOSEN, {}).get("estimator")
     return {
+        "gain": fraction(GAIN) if chosen == selection.estimator else "",
         "grouped": analysis.pairs_of(selection).tests.is_grouped,
         "n_permutations": PERMUTATIONS,
         "n_orders": ORDERS * (len(selection.features) > EXACT_FEATURES),

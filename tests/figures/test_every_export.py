@@ -20,6 +20,7 @@ from pypdfium2.raw import FPDF_PAGEOBJ_TEXT
 from mlem_core import Store, compared, figures, run, stimulus_map
 from mlem_core.analysis.decoding import decode_layers
 from mlem_core.figures.plots import FIGURES, Drawing, FigureContext, RenderedFigure
+from mlem_core.groups.halves import keep_halves
 from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.robustness.erasure import STAGE, Erasure, _Asked
 from mlem_core.tasks import examples
@@ -36,7 +37,7 @@ OF_GROUPS = ("group_profiles", "group_similarity", "universality", "trajectories
 OF_GROUPS += ("property_correlations", *(n for n in FIGURES if n.startswith("system_")))
 CHOSEN = {"folds": 3, "features": ("part_of_speech", "tense", "word_position")}
 TALLEST, LOW = 170, 120  # mm of a page above its caption, and in one column
-WORDS = 60  # of a caption
+WORDS = 75  # of a caption
 Box = np.ndarray  # (4, 2) corners of a letter, in points
 
 Draw = Callable[[str, float], RenderedFigure]
@@ -112,7 +113,9 @@ class Sources:
                   for name in groups}  # fmt: skip
         of_groups = {"groups": groups, "trajectories": trajectories, "labels": labels}
         spec = in_files(self.folder, self.table, layers, **of_groups, **CHOSEN)
-        return self.shown(run(spec, self.store))
+        of_all = run(spec, self.store)
+        keep_halves(of_all, self.store, of_all.select())
+        return self.shown(of_all)
 
     @cached_property
     def importance_group(self):

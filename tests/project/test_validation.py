@@ -131,7 +131,7 @@ def test_the_study_of_systems_gives_its_tables():
     found = TABLES["second-level"](pd.DataFrame(rows))
     assert found["level where family matters"].columns.tolist()[1:3] == ["date", "date, by models"]
     assert found["confounded properties"]["warned"].tolist() == ["100%", "100%"]
-    assert len(found) == 7 and all(len(table) for table in found.values())
+    assert len(found) == 9 and all(len(table) for table in found.values())
 
 
 CPU = Device("cpu")
