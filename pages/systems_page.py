@@ -70,7 +70,7 @@ def _overview(view: View, summary: GroupSummary, table: pd.DataFrame) -> None:
                 "measure",
                 table["measure"].iloc[0],
                 help="Importance profiles over layers (time-warped), similarity of layers at equal "
-                "depth, or similarity in what the features explain.",
+                "depth, or similarity of layers that match best.",
             )
             choices.choose_one("Order", ORDERS, "order", "model", help="How the matrix is sorted.")
         panel = Panel.of(view, "system_distances")

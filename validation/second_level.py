@@ -68,12 +68,8 @@ COVERED = {
     (15, 10, "families"): 40,
     (43, 10, "families"): 20,
 }
-POWER = {(8, 4, "ten"): 40, (15, 5, "ten"): 40, (43, 10, "ten"): 10}
-TOGETHER = {
-    (15, 4, "distances"): 20,
-    (15, 5, "shared"): 20,
-    (43, 10, "shared"): 10,
-}
+POWER = {(8, 4, "ten"): 20, (15, 5, "ten"): 20, (43, 10, "ten"): 10}
+TOGETHER = {(15, 4, "distances"): 10, (15, 5, "shared"): 10}
 
 
 def symmetric(rng: np.random.Generator, n: int) -> FloatArray:
@@ -355,15 +351,17 @@ def of_second_level(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     own = rows[rows["sets"].isna()].copy()
     own["named"] = (own["lower"] > 0) & (own["p"] < SIGNIFICANT)
     own["design"] = _designs(own) + ", " + own["kind"]
-    return (
-        noisy
-        | levels
-        | {
-            "coverage of the second level": _coverage(own[own["study"] == "coverage"]),
-            "power of the second level": _power(own[own["study"] == "power"]),
-            "confounded properties": _confounded(own[own["study"] == "confounded"]),
-        }
-    )
+    studies = {
+        "coverage": ("coverage of the second level", _coverage),
+        "power": ("power of the second level", _power),
+        "confounded": ("confounded properties", _confounded),
+    }
+    tables = {
+        title: table_of(own[own["study"] == study])
+        for study, (title, table_of) in studies.items()
+        if (own["study"] == study).any()
+    }
+    return noisy | levels | tables
 
 
 def _shares(table: pd.DataFrame, by: list[str], names: list[str]) -> pd.DataFrame:

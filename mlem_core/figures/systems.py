@@ -15,7 +15,7 @@ from mlem_core.base.text import listed, many, percent
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.figures.captions import STRESS, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
-from mlem_core.figures.groups import Systems, interval_bars, pair_of, systems_of
+from mlem_core.figures.groups import Systems, interval_bars, measures, pair_of, systems_of
 from mlem_core.figures.maps import frame_map, uncrowded
 from mlem_core.figures.matrix import Order, grid
 from mlem_core.figures.naming import (
@@ -327,7 +327,9 @@ def draw_system_importance(context: FigureContext) -> RenderedFigure | None:
         "What sets systems apart",
         joined(
             "Drop in ρ on held-out pairs of systems when systems exchange a property.",
-            f"Held-out ρ {as_number(scores['rho'].mean(), 2)}. {_said(of)}",
+            f"Held-out ρ {as_number(scores['rho'].mean(), 2)}.",
+            f"Squared distance by {measures(of.summary)[of.measure]}, cross-validated over halves "
+            "of the stimuli.",
             "95 % CI over systems" + " and stimuli" * (of.distances.left is not None) + ".",
             f"{_of_systems(of)}.",
         ),
