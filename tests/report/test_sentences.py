@@ -50,7 +50,7 @@ TESTED = profiles_caption(SURE, flagged=True)
     (computed_on(1_200, 719_399), "719,399 of 719,400 pairs."),
     (
         computed_on(9, 36, 3, OF_VALUES, "ridge"),
-        f"n = 9 stimuli, 36 pairs, 3 folds; features coded {OF_VALUES}; ridge.",
+        "n = 9 stimuli, 36 pairs, 3 folds; features coded by value for pos; ridge.",
     ),
     (profiles_caption(PLAIN, flagged=False), FOLDS),
     (TESTED, "95 % CI over sentences and words."),
