@@ -45,7 +45,7 @@ def of_chance(chance: Chance | None) -> str:
     """Whether contributions to all layers are beyond chance, in a sentence."""
     if chance is None:
         return UNCORRECTED
-    how = beyond_chance(len(chance.draws))
+    how = beyond_chance(chance.n_permutations)
     return " ".join((f"{how[0].upper()}{how[1:]}.", *chance.notes))
 
 

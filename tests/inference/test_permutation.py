@@ -12,6 +12,7 @@ from inputs import in_files, layer_pairs, over_both, refused
 from mlem_core import RidgeMLEM, Store, from_frame, run
 from mlem_core.data.levels import exchanges, stimulus_exchange
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.figures.captions import of_chance
 from mlem_core.inference import chance
 from mlem_core.inference.explanation import best_known, explain
 from mlem_core.inference.importance_chance import (
@@ -213,7 +214,9 @@ def test_progress_of_permutations_goes_up_to_all_of_them():
 def test_contributions_beyond_chance_and_identities_add_up():
     stimuli, _, pairs, _ = in_sentences(1, 40, 30)
     raw = terms_of(pairs)
-    beyond = chance.chance_at_level(pairs, stimuli, 20).beyond(raw)
+    found = chance.chance_at_level(pairs, stimuli, 20)
+    assert "(labels permuted 20 times)" in of_chance(found)
+    beyond = found.beyond(raw)
     assert list(beyond["term"][-3:]) == ["word identity", "sentence identity", UNEXPLAINED]
     assert beyond["value"].sum() == pytest.approx(raw["value"].sum(), abs=1e-12)
     identity = beyond.set_index("term")["value"]["word identity"]
