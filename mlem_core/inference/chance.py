@@ -77,7 +77,7 @@ class Chance(NamedTuple):
     moved: FloatArray
     n_labellings: FloatArray
     n_drawn: FloatArray
-    draws: Annotated[FloatArray, Packed(np.float16, symmetric=True)]
+    draws: Annotated[FloatArray, Packed(np.float32, symmetric=True)]
     together: FloatArray
     control_units: tuple[str, ...]
     controls: FloatArray
@@ -293,9 +293,10 @@ def _controls(
 ) -> tuple[tuple[str, ...], FloatArray]:
     """`control_units` and `controls` of chance; none where products of features are columns."""
     contributions = dict[str, FloatArray]()
-    for unit, numbers in recurring_units(stimuli).items():
+    units = {} if permuted.columns.interactions else recurring_units(stimuli)
+    for unit, numbers in units.items():
         sizes = np.bincount(numbers)
-        if permuted.columns.interactions or len(sizes) < 2 or sizes.max() < 2:
+        if len(sizes) < 2 or sizes.max() < 2:
             continue
         values = rng.standard_normal(len(sizes))[numbers]
         column = FeatureColumn("random number", "ordered", values, (values.min(), values.max()))

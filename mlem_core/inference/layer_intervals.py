@@ -239,7 +239,7 @@ def stimuli_left(
     return LEFT.get(store, analysis.key(chosen), make)
 
 
-LAYER_CHANCE = Stage("terms-chance", 4, Chance, compressed=True)
+LAYER_CHANCE = Stage("terms-chance", 5, Chance, compressed=True)
 
 
 def chance_of_layers(
