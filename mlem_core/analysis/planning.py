@@ -116,13 +116,13 @@ def fold_choices(manifest: Mapping[str, Any]) -> list[Choice]:
     return [Choice(estimator, tuple(values)) for estimator, values in folds]
 
 
-def said_of_choice(manifest: Mapping[str, Any], estimator: str) -> str:
-    """The clause that follows the name of an estimator that was chosen; else empty."""
+def said_of_choice(manifest: Mapping[str, Any], estimator: str, how: str = BY) -> str:
+    """The clause that follows the name of an estimator that was chosen, and how; else empty."""
     chosen, by_fold = manifest.get(CHOSEN, {}), fold_choices(manifest)
     if chosen.get("estimator") != estimator:
         return ""
     n_folds = by_fold.count(Choice(estimator, tuple(chosen["values"])))
-    return f", {BY} in {n_folds} of {len(by_fold)} folds"
+    return f", {how} in {n_folds} of {len(by_fold)} folds"
 
 
 def choices_table(manifest: Mapping[str, Any]) -> pd.DataFrame:

@@ -49,7 +49,7 @@ def of_chance(chance: Chance | None) -> str:
     return " ".join((f"{how[0].upper()}{how[1:]}.", *chance.notes))
 
 
-FLAGGED = "layers that Confidence marks"
+FLAGGED = "marked on Confidence"
 FOLDS = "one standard deviation over folds"
 NOISE = "Grey band: noise ceiling of the RSA with the subjects, lower to upper"
 RESOLVED = "by value"  # begins the words for a coding by value

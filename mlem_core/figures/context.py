@@ -183,7 +183,7 @@ class FigureContext:
         """Basis of the results, n and computation: the last part of captions."""
         chosen = self.selection
         fit = estimator_named(chosen.estimator).caption
-        fit += said_of_choice(self.analysis.manifest, chosen.estimator)
+        fit += said_of_choice(self.analysis.manifest, chosen.estimator, "chosen")
         fit += " with interactions" * chosen.interactions
         level = self.analysis.spec.missing == "level" and self.analysis.stimuli.has_missing
         return self._computed_on(fit + "; missing values are a value of their own" * level)

@@ -405,7 +405,7 @@ def similarity_caption(context: FigureContext, *, flagged: bool) -> str:
         "Cells: means over runs of layers." * (len(results.similarity_rsa) > MOST_CELLS),
         "" if other is None else other.similarity.no_terms,
         tau_by_chance(results.n_profile_features),
-        f"Dots: {FLAGGED} (on the diagonal)." if flagged else "",
+        f"Dots: {FLAGGED}." if flagged else "",
         intervals,
         context.basis,
     )

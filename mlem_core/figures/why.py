@@ -208,8 +208,7 @@ def draw_why(context: FigureContext) -> RenderedFigure | None:
             f"{what} as a sum of cross-fitted Shapley contributions and the unexplained part.",
             f"Bars: 95 % CI over {over}, {how}." if how else "",
             "" if "p" in table else UNCORRECTED,
-            "Thin grey lines: what a random number for each "
-            f"{explained.most_random_unit} contributes."
+            f"Thin grey lines: a random number for each {explained.most_random_unit}."
             if explained.random_reach > 0
             else "",
             context.computed_on,

@@ -37,7 +37,7 @@ OF_GROUPS = ("group_profiles", "group_similarity", "universality", "trajectories
 OF_GROUPS += ("property_correlations", *(n for n in FIGURES if n.startswith("system_")))
 CHOSEN = {"folds": 3, "features": ("part_of_speech", "tense", "word_position")}
 TALLEST, LOW = 170, 120  # mm of a page above its caption, and in one column
-WORDS = 75  # of a caption
+WORDS = 70  # of a caption
 Box = np.ndarray  # (4, 2) corners of a letter, in points
 
 Draw = Callable[[str, float], RenderedFigure]
