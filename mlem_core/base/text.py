@@ -110,11 +110,11 @@ def whole_percents(shares: Sequence[float]) -> list[int]:
     Balinski and Young 1982).
     """
     exact = [100 * share for share in shares]
-    whole = [math.floor(one) for one in exact]
-    by_remainder = sorted(range(len(exact)), key=lambda at: whole[at] - exact[at])
-    for at in by_remainder[: max(0, 100 - sum(whole))]:
-        whole[at] += 1
-    return whole
+    percents = list(map(math.floor, exact))
+    by_remainder = sorted(range(len(exact)), key=lambda at: percents[at] - exact[at])
+    for at in by_remainder[: max(0, 100 - sum(percents))]:
+        percents[at] += 1
+    return percents
 
 
 def in_letters(n: int) -> str:

@@ -142,10 +142,9 @@ class Exchange(NamedTuple):
         place[order] = np.arange(len(order)) - np.repeat(starts, sizes)
         drawn = np.empty((n, len(order)), dtype=np.int64)
         for row, giver in zip(drawn, self._givers(n, rng), strict=True):
-            begins = rng.integers(0, sizes)[giver[self.numbers]]
-            row[:] = order[
-                starts[giver[self.numbers]] + (place + begins) % sizes[giver[self.numbers]]
-            ]
+            of_stimulus = giver[self.numbers]
+            begins = rng.integers(0, sizes)[of_stimulus]
+            row[:] = order[starts[of_stimulus] + (place + begins) % sizes[of_stimulus]]
         return drawn
 
     def _givers(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -167,8 +167,8 @@ class Explanation:
     @cached_property
     def headline(self) -> str:
         """The mean over groups where the two stand for some, and the `answer`."""
-        said = f"{self.group_mean} Of these, {self.answer}" if self.group_mean else self.answer
-        return said if settled(self) else f"{said} {PENDING}"
+        text = f"{self.group_mean} Of these, {self.answer}" if self.group_mean else self.answer
+        return text if settled(self) else f"{text} {PENDING}"
 
     @cached_property
     def answer(self) -> str:
@@ -188,8 +188,8 @@ class Explanation:
         bounded = "lower" in self.whole
         hardly = not value >= HARDLY or (bounded and self.whole["lower"].iloc[0] <= 0)
         how = "hardly " if hardly else "weakly " if value < WEAKLY else ""
-        said = f"{named} are {how}similar ({self.similarity.short} {fraction(value)})."
-        return said if hardly or self.sure is None else f"{said} {_shares(self)}"
+        text = f"{named} are {how}similar ({self.similarity.short} {fraction(value)})."
+        return text if hardly or self.sure is None else f"{text} {_shares(self)}"
 
     @cached_property
     def how_sure(self) -> str:
@@ -253,10 +253,10 @@ def _shares(why: Explanation) -> str:
     left = f"{rest} %{_share_interval(why.unexplained, most)} is unexplained"
     if rest < 0:
         left = f"what is unexplained lowers it by {-rest} %"
-    said = f"{begin}{sentence_case('; '.join(filter(None, (', '.join(text), left))))}."
-    if any(int(n) > 100 for n in _PERCENT.findall(said)):
-        said += " Shares exceed 100 % where other terms lower the similarity."
-    return said
+    sentence = f"{begin}{sentence_case('; '.join(filter(None, (', '.join(text), left))))}."
+    if any(int(n) > 100 for n in _PERCENT.findall(sentence)):
+        sentence += " Shares exceed 100 % where other terms lower the similarity."
+    return sentence
 
 
 def _share_interval(row: pd.Series, most: float) -> str:
@@ -382,8 +382,8 @@ def tested_similarities(
         ends = [layer_name(layers[place[best]]) for place in pairs[:2]]
         row = table["layer_a"].isin(ends) & table["layer_b"].isin(ends)
         columns = [f"{intervals.similarity}_{end}" for end in ("lower", "upper")]
-        chosen = bounds.lower[best], bounds.upper[best], len(values)
-        table.loc[row, [*columns, "chosen_from"]] = chosen
+        of_largest_pair = bounds.lower[best], bounds.upper[best], len(values)
+        table.loc[row, [*columns, "chosen_from"]] = of_largest_pair
     return FamilyOfTests(table, family)
 
 

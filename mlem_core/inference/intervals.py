@@ -148,7 +148,7 @@ class LayerIntervals:
 SIGNIFICANT = 0.05
 # Permutations of the labels of each feature, by default and at least.
 PERMUTATIONS, FEWEST_PERMUTATIONS = 199, 20
-# Identities below this part of a similarity have no interval and are in no sentence.
+# Identities below this part of a similarity are in no sentence, and not on the canvas.
 SMALL_IDENTITY = 0.005
 CORRECTIONS = {"bh": "Benjamini-Hochberg", "bonferroni": "Bonferroni", "none": "not corrected"}
 

@@ -88,21 +88,17 @@ def permutation_null(
         PermutationNull(way.unit, way.moved(values), way.n_labellings(values), true, np.empty(0))
         for way in ways
     ]
-    able = [way for way, null in zip(ways, nulls, strict=True) if not null.unknown]
+    able = [pair for pair in zip(ways, nulls, strict=True) if not pair[1].unknown]
     for way, null in zip(ways, nulls, strict=True):
         if null.unknown and (way.agreement >= MOSTLY or not able):
             draws = statistic(true)
             nothing = np.zeros((n_permutations, *draws.shape[1:]))
             return null._replace(draws=np.concatenate((draws, nothing)))
-    largest = 0
+    reach = [0.0]
     if len(able) > 1:
-        reach = []
-        for way in able:
-            draws = pilot(way.draw(PILOT, rng))
-            reach.append(float((draws.mean(axis=0) + 2.0 * draws.std(axis=0)).mean()))
-        largest = int(np.argmax(reach))
-    way = able[largest]
-    null = nulls[list(ways).index(way)]
+        of_units = [pilot(way.draw(PILOT, rng)) for way, _ in able]
+        reach = [float((d.mean(axis=0) + 2.0 * d.std(axis=0)).mean()) for d in of_units]
+    way, null = able[int(np.argmax(reach))]
     givers = way.draw(n_permutations, rng)
     draws = statistic(np.concatenate((true, givers[:FIRST])))
     n_above = np.sum(draws[1:] >= draws[0] - 1e-12, axis=0)

@@ -57,8 +57,8 @@ def test_it_is_drawn_again_as_it_was_with_what_was_selected(example, tmp_path):
 def test_words_and_names_are_the_users(example, tmp_path):
     names = Names({"part_of_speech": "word class"}, {"mini-gpt2": "GPT-2", "smollm2": "Smol"})
     drawing = Drawing(store=Store(tmp_path), names=names)
-    chosen = kept(example, "compare")
-    made = chosen.drawn(example, example.results(), drawing)
+    chosen, results = kept(example, "compare"), example.results()
+    made = chosen.drawn(example, results, drawing)
     assert made.title == "Importances in GPT-2 layer 6 and mini-mamba layer 11"
     assert "word class" in {trace.name for trace in made.figure.data}
     assert list(made.printed.columns) == ["feature", "GPT-2:6", "mini-mamba:11"]
@@ -66,7 +66,7 @@ def test_words_and_names_are_the_users(example, tmp_path):
     # What a program reads keeps the identifiers.
     assert "part_of_speech" in set(made.data["feature"])
     own = chosen.worded("title", " My\n title ").worded("caption", "My caption.")
-    made = own.drawn(example, example.results(), drawing)
+    made = own.drawn(example, results, drawing)
     assert (made.title, made.caption) == ("My title", "My caption.")
     assert own.worded("title", "").worded("caption", "") == chosen
 
