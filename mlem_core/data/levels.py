@@ -60,7 +60,7 @@ def recurring_units(stimuli: StimulusSet) -> dict[str, IntArray]:
         columns = {str(name).strip("_").lower(): name for name in stimuli.table}
         for name in PARTS_OF_SPEECH:
             if name in columns:
-                parts = stimuli.table[columns[name]].astype(str)
+                parts = _numbers(stimuli.table[columns[name]])
                 units["frame"] = _frames(parts, stimuli.groups, stimuli.word_index)
                 break
     return units
@@ -71,10 +71,10 @@ def _numbers(values: Any) -> IntArray:
     return pd.factorize(pd.Series(values), use_na_sentinel=False)[0].astype(np.int64)
 
 
-def _frames(parts_of_speech: pd.Series, groups: IntArray, places: IntArray) -> IntArray:
+def _frames(parts_of_speech: IntArray, groups: IntArray, places: IntArray) -> IntArray:
     """(n_stimuli,) the frame of the sentence of each stimulus."""
     in_order = np.argsort(places, kind="stable")
-    frames = parts_of_speech.iloc[in_order].groupby(groups[in_order]).agg(" ".join)
+    frames = pd.Series(parts_of_speech[in_order]).groupby(groups[in_order]).agg(tuple)
     return _numbers(frames.reindex(groups))
 
 

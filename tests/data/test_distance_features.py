@@ -300,7 +300,8 @@ def test_units_that_recur_are_words_places_neighbours_frames_and_what_a_user_nam
         {
             "sentence": ["a dog barks", "a dog barks", "the cat sleeps", "the cat sleeps", "a dog"],
             "word_index": [1, 2, 2, 1, 1],
-            "word_class": ["noun", "verb", "verb", "noun", "noun"],
+            "_word_class": ["noun", "verb", "verb", "noun", None],
+            "plural": ["no", "no", "yes", "no", "no"],
             "_unit_document": ["x", "x", "x", "x", "y"],
         }
     )
