@@ -136,7 +136,10 @@ def labels(
     if not n_values:
         return rng.random(n_units).round(3)[numbers]
     names = np.array([f"v{k}" for k in range(n_values)])
-    return names[rng.integers(0, n_values, n_units)[numbers]]
+    values = rng.integers(0, n_values, n_units)
+    while np.all(values == values[0]):  # no feature
+        values = rng.integers(0, n_values, n_units)
+    return names[values[numbers]]
 
 
 def dealt(text: str, unit: str, kind: str, first: int, count: int) -> list[Row]:
