@@ -66,7 +66,7 @@ def _of_systems(of: Systems) -> str:
 @figure(
     "system_distances",
     "Distance of every two systems",
-    "Dark cells: similar systems. Click a cell to compare its two systems.",
+    "Small distance: similar systems. Click a cell to compare its two systems.",
     offered=True,
 )
 def draw_system_distances(context: FigureContext) -> RenderedFigure | None:
