@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.parameters import SEEDS, asked, frozen, parse_names, several
 from mlem_core.data import datasets
-from mlem_core.data.added import ADDED, LANGUAGE, add_bins, add_feature, merge_rare, with_values
+from mlem_core.data.added import ADDED, LANGUAGE, add_feature, merge_rare, with_values
 from mlem_core.data.distance_features import with_rdm, with_vector
 from mlem_core.data.reading.content import ReadAs, parse_decimal, parse_marks, parse_separator
 from mlem_core.data.reading.table import DETECTED, Table, read_table
@@ -139,14 +139,6 @@ class StimulusSource(_Read):
     language: str = asked(
         LANGUAGE, "Language", "The language of frequencies, by its code.", metavar="CODE"
     )
-    bins: tuple[tuple[str, int], ...] = asked(
-        (),
-        "Bins",
-        "An ordered feature to be cut into so many bins of equal size.",
-        metavar="COLUMN=NUMBER",
-        pair=_whole,
-        last=True,
-    )
     merge_rare: tuple[tuple[str, int], ...] = asked(
         (),
         "Rare values",
@@ -266,8 +258,6 @@ def _loaded(source: StimulusSource, paths: list[Path]) -> StimulusSet:
         )
     for name in source.add:
         stimuli = _added(stimuli, name, source.language)
-    for name, number in source.bins:
-        stimuli = add_bins(stimuli, name, number)
     stimuli = stimuli.with_kinds(source.ordered, source.nominal)
     for name, least in source.merge_rare:
         stimuli = merge_rare(stimuli, name, least)

@@ -38,6 +38,8 @@ AS_IN: dict[str, dict[str, Any]] = {
     "defaults": {},
     "paper1": {"estimator": "ridge", "values": (), "interactions": False, "distance": "euclidean"},
 }
+# Choices of earlier versions, which analyses that are kept name where they were not made.
+_EARLIER = ("bins",)
 
 
 def _parse_values(text: str) -> tuple[str, ...]:
@@ -307,9 +309,11 @@ class AnalysisSpec(_OfModels):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> AnalysisSpec:
         """Specification from `to_dict`; InputError for an unknown entry, or one of another form."""
-        for name in values if isinstance(values, Mapping) else ():
-            if name not in parameters():
-                raise unknown("entry of an analysis", str(name), parameters())
+        if isinstance(values, Mapping):
+            values = {name: one for name, one in values.items() if one or name not in _EARLIER}
+            for name in values:
+                if name not in parameters():
+                    raise unknown("entry of an analysis", str(name), parameters())
         return checked(cls, values, "the analysis")
 
     def check(self) -> None:

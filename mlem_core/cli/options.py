@@ -49,7 +49,7 @@ _EXAMPLES = {
     "what-else": ("what-else minilm:3 smollm2:20 --stimuli probing --out candidates.csv",),
     "erase": ("erase part_of_speech --model mini-gpt2:3 --stimuli probing --out erase.csv",),
     "audit": ("audit --stimuli probing --model minilm --out audit",),
-    "stimuli": ("stimuli treebank --add frequency --bins frequency=4 --out words.csv",),
+    "stimuli": ("stimuli treebank --add frequency --out words.csv",),
     "lint": ("lint --stimuli my.csv --sep semicolon --role note=ignore",),
     "systems": ("systems --model minilm --model smollm2 --out systems.csv",),
     "rerun": ("rerun results/manifest.json", "rerun all.zip"),

@@ -1,4 +1,4 @@
-"""Features that follow from the stimuli themselves: lengths, neighbours, bins, merges.
+"""Features that follow from the stimuli themselves: lengths, neighbours, merges.
 
 Those of `CANDIDATES` need no annotation and may explain what the features leave unexplained; most
 of these can be features as well. Every other column of the table that is no feature of the analysis
@@ -217,35 +217,6 @@ def with_values(stimuli: StimulusSet, name: str, values: FloatArray) -> Stimulus
     return with_column(replace(stimuli, notes=notes), name, values, "ordered")
 
 
-def add_bins(stimuli: StimulusSet, name: str, n_bins: int) -> StimulusSet:
-    """The stimuli with an ordered feature in bins of about equally many stimuli.
-
-    The new feature `NAME_bin` has the values 1, 2, ...; equal values are in one bin, so that there
-    may be fewer bins. The feature itself is carried along as `_NAME`.
-
-    Raises
-    ------
-    InputError
-        No ordered feature of that name; fewer than 2 bins; too few different values for two.
-    """
-    ordered = [feature.name for feature in stimuli.features if feature.kind == "ordered"]
-    check_choice("ordered feature to bin", name, ordered)
-    if n_bins < 2:
-        raise InputError(f"found {n_bins} bins for {name!r}; expected at least 2.")
-    values = stimuli.values(name)
-    codes = quantile_bins(values, n_bins)
-    n_filled = int(np.nanmax(codes))
-    if n_filled < 2:
-        raise InputError(
-            f"{name!r} cannot be cut into {n_bins} bins: most stimuli have the same value."
-        )
-    notes = stimuli.notes
-    if n_filled < n_bins:
-        notes = (*notes, f"{name} is in {n_filled} bins, not {n_bins}: equal values stay together.")
-    carried = carried_along(replace(stimuli, notes=notes), [name], f"bin {name!r}")
-    return with_column(carried, f"{name}_bin", codes, "ordered")
-
-
 def merge_rare(stimuli: StimulusSet, name: str, least: int) -> StimulusSet:
     """The stimuli with the rare values of a categorical feature as one value, "other".
 
@@ -294,20 +265,6 @@ def carried_along(stimuli: StimulusSet, names: Sequence[str], purpose: str) -> S
         )
     features = tuple(feature for feature in stimuli.features if feature.name not in renamed)
     return replace(stimuli, table=stimuli.table.rename(columns=renamed), features=features)
-
-
-def quantile_bins(values: FloatArray, n_bins: int) -> FloatArray:
-    """The bin of each value, 1, 2, ...: (n,), missing is NaN.
-
-    A value is in the bin of its quantile: the share of values below it, half of those equal to it
-    counted. Bins that would be empty are closed up.
-    """
-    there = np.isfinite(values)
-    ranks = pd.Series(values[there]).rank(method="average").to_numpy(np.float64)
-    bins = np.floor((ranks - 0.5) / len(ranks) * n_bins) if len(ranks) else ranks
-    codes = np.full(len(values), np.nan)
-    codes[there] = np.unique(bins, return_inverse=True)[1] + 1.0
-    return codes
 
 
 def with_column(stimuli: StimulusSet, name: str, values: Any, kind: Kind) -> StimulusSet:

@@ -35,7 +35,6 @@ class Draft:
     stimuli : the stimuli of the analysis without what only a run computes; None where `error`
     roles : column -> role, as guessed and changed; of `guessed` what was guessed
     marks : column of a table -> its cells that are taken for missing where it is a feature
-    bins : column -> number, of columns that are ordered features
     source : what gives `stimuli`
     later : added features that are computed in the run: what is added -> the column's name
     features : the names of an analysis of some of them; None is all
@@ -50,7 +49,6 @@ class Draft:
     guessed: dict[str, str] = field(default_factory=dict)
     roles: dict[str, str] = field(default_factory=dict)
     marks: dict[str, list[str]] = field(default_factory=dict)
-    bins: dict[str, int] = field(default_factory=dict)
     source: StimulusSource | None = None
     later: dict[str, str] = field(default_factory=dict)
     features: tuple[str, ...] | None = None
@@ -112,7 +110,6 @@ def _with_roles(draft: Draft) -> None:
     """Give the columns their roles and add features."""
     assert draft.source is not None
     roles, changed = draft.roles, _changed(draft)
-    draft.bins = {k: n for k, n in state.pairs("bins").items() if roles.get(k) == "ordered"}
     add = choices.get("add") or []
     draft.later = {one: added_column(one) for one in add if one.startswith(f"{SURPRISAL}:")}
     source = draft.source
@@ -126,7 +123,6 @@ def _with_roles(draft: Draft) -> None:
         source,
         add=tuple(one for one in add if one not in draft.later),
         language=state.value_of("language"),
-        bins=tuple(draft.bins.items()),
         merge_rare=tuple(
             (k, n) for k, n in state.pairs("merge_rare").items() if roles.get(k) == "nominal"
         ),
@@ -135,18 +131,13 @@ def _with_roles(draft: Draft) -> None:
     rdms = state.pairs("rdms").items()
     source = draft.source = replace(source, rdms=state.files(rdms))
     stimuli: StimulusSet = state.load_stimuli_of(source)
-    ignored = {column_feature(draft, k) for k, role in roles.items() if role == "ignore"}
+    ignored = {k for k, role in roles.items() if role == "ignore"}
     names = [f.name for f in stimuli.features if draft.kind == "table" or f.name not in ignored]
     if len(names) < len(stimuli.features):
         draft.features = (*names, *draft.later.values())
     if not names:
         raise InputError("no column is a feature; choose at least one.")
     draft.stimuli = state.load_stimuli_of(source, tuple(names))
-
-
-def column_feature(draft: Draft, column: str) -> str:
-    """Name of the feature of a column: that of a binned one has another name."""
-    return f"{column}_bin" if column in draft.bins else column
 
 
 def _changed(draft: Draft) -> dict[str, str]:
@@ -215,9 +206,7 @@ def _take_columns(draft: Draft) -> None:
     """Ordered columns and a name, made into one vector."""
     parts = [one for columns in state.pairs("vectors").values() for one in columns]
     offered = [
-        column
-        for column, role in draft.roles.items()
-        if role == "ordered" and column not in parts and column not in draft.bins
+        column for column, role in draft.roles.items() if role == "ordered" and column not in parts
     ]
     with st.form(f"form vector {draft.name}", clear_on_submit=True, border=False):
         chosen = st.multiselect(

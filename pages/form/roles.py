@@ -21,14 +21,10 @@ from mlem_core.data.doubts import Lint, StimulusFinding
 from mlem_core.data.roles import ROLES
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models.registry import MODELS, packaged
-from pages.form import state
-from pages.form.draft import FEATURES, Draft, change_roles, column_feature, of_column, show_given
+from pages.form.draft import FEATURES, Draft, change_roles, of_column, show_given
 from pages.parts import choices, stored
 from pages.parts.choices import inform, plain
 
-BINS = (3, 4, 5, 8, 10)
-# An ordered column with more different values than this may be cut into bins.
-MANY_VALUES = 10
 WIDTHS = (4, 3, 6)
 MOST_LINES = 60
 MOST_NAMED = 8  # rows of a finding
@@ -75,7 +71,7 @@ def _lines(draft: Draft, findings: list[StimulusFinding]) -> None:
             for place, title in heads:
                 place.caption(f"**{title}**")
         for column in list(draft.roles)[:MOST_LINES]:
-            _line(draft, column, about(column_feature(draft, column)))
+            _line(draft, column, about(column))
         source = draft.source
         added = () if source is None else (*source.add, *dict((*source.vectors, *source.rdms)))
         for name in (*added, *draft.later.values()):
@@ -108,28 +104,10 @@ def _line(draft: Draft, column: str, findings: list[StimulusFinding]) -> None:
                 lambda role: change_roles(draft, {column: role}),
             ),
         )
-        if now == "ordered" and (column in draft.bins or _many_values(cells)):
-            _bins(draft, column)
     with about:
         for vector in of_column(draft, column):
             st.caption(f"A part of the vector {plain(vector)}.")
         _say(findings)
-
-
-def _bins(draft: Draft, column: str) -> None:
-    now = draft.bins.get(column, 0)
-
-    st.selectbox(
-        f"Bins of {column}",
-        sorted({0, *BINS, now}),
-        format_func=lambda n: f"{n} quantile bins" if n else "values as they are",
-        label_visibility="collapsed",
-        help="Numeric features are taken as they are. Bins of about equally many stimuli help "
-        "where only the order of the values means something.",
-        **choices.bound(
-            f"form bins {column} {draft.name}", now, partial(state.put_pair, "bins", column)
-        ),
-    )
 
 
 def _added_line(draft: Draft, name: str, findings: list[StimulusFinding]) -> None:
@@ -154,11 +132,6 @@ def _say(findings: list[StimulusFinding]) -> None:
         where = f" (row{'s' if len(finding.rows) > 1 else ''} {rows}{more})" if rows else ""
         text = plain(finding.sentence.removesuffix(".") + where + ".")
         st.markdown(f":{color}[:material/{icon}:] :small[{text}]")
-
-
-def _many_values(cells: pd.Series[Any]) -> bool:
-    # The first rows say it of nearly every column that has many.
-    return any(part.nunique() > MANY_VALUES for part in (cells.head(1_000), cells))
 
 
 def _some_values(cells: pd.Series[Any]) -> str:

@@ -257,9 +257,8 @@ def _roles(spec: AnalysisSpec) -> dict[str, str]:
         features = stored.read("stimuli", **source).features
     except InputError:
         return roles  # the form says what is wrong with the stimuli
-    column = {f"{name}_bin": name for name, _ in spec.bins}
     names = [feature.name for feature in features if feature.name not in spec.features]
-    return roles | {column.get(name, name): "ignore" for name in names}
+    return roles | dict.fromkeys(names, "ignore")
 
 
 def without(models: Collection[str]) -> dict[str, list[str] | None]:

@@ -16,7 +16,7 @@ SPECS = (
     AnalysisSpec(),
     AnalysisSpec(
         "my words.csv", sep=",", roles=(("note", "ignore"),), add=("next_word", "frequency"),
-        ordered=("length",), bins=(("frequency", 4),), folds=3, seed=7, interactions=True,
+        ordered=("length",), merge_rare=(("frequency", 4),), folds=3, seed=7, interactions=True,
         models=("minilm", "mini-gpt2"), layers=(0, 3), features=("length", "kind"),
         values=(), groups=(("g", ("minilm", "mini-gpt2")),),
         labels=(("minilm", ("family:a b",)),),

@@ -163,9 +163,9 @@ def test_choices_decide_over_what_is_detected(made):
     ):
         with refused(*facts):
             replace(asked, **change).load_stimuli()
-    added = {"add": ("word_length",), "bins": (("Häufigkeit", 3),), "nominal": ("Häufigkeit_bin",)}
+    added = {"add": ("word_length",), "nominal": ("Häufigkeit",)}
     kinds = {f.name: f.kind for f in StimulusSource(str(made), **added).load_stimuli().features}
-    assert kinds == {"Kasus": "nominal", "word_length": "ordered", "Häufigkeit_bin": "nominal"}
+    assert kinds == {"Kasus": "nominal", "word_length": "ordered", "Häufigkeit": "nominal"}
 
 
 def test_surprisal_is_of_the_model_as_it_is_now(two, tmp_path, monkeypatch):

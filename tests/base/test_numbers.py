@@ -149,7 +149,7 @@ def test_features_and_layers_are_called_as_a_user_says():
     ({"features": "tense, number"}, ("tense", "number")),
     ({"values": "none"}, ()),
     ({"roles": "note=ignore"}, (("note", "ignore"),)),
-    ({"bins": "length=4"}, (("length", 4),)),
+    ({"merge_rare": "length=4"}, (("length", 4),)),
     ({"na": "NA,-"}, ("NA", "-")),
 )
 def test_an_analysis_takes_one_or_several(given, kept):

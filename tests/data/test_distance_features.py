@@ -7,13 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import wordfreq
-from hypothesis import given
-from hypothesis import strategies as st
 from inputs import for_each, refused
 from scipy.spatial.distance import pdist, squareform
 
 from mlem_core.analysis.source import StimulusSource
-from mlem_core.data.added import add_feature, merge_rare, quantile_bins
+from mlem_core.data.added import add_feature, merge_rare
 from mlem_core.data.distance_features import euclidean, read_kept, save_rdms, with_rdm, with_vector
 from mlem_core.data.levels import (
     Exchange,
@@ -227,13 +225,6 @@ def test_a_feature_has_the_values_that_are_known(name, expected):
     assert name not in WORDS.table  # the stimuli that were given stay as they were
     german = add_feature(WORDS, "frequency", "de").values("frequency")
     assert german[1] == wordfreq.zipf_frequency("runs", "de")
-
-
-@given(st.integers(2, 9), st.integers(0, 10_000))
-def test_bins_of_different_values_are_those_of_pandas(n_bins, seed):
-    values = np.random.default_rng(seed).permutation(np.linspace(-1, 1, n_bins * 5))
-    expected = pd.qcut(values, n_bins, labels=False) + 1.0
-    np.testing.assert_array_equal(quantile_bins(values, n_bins), expected)
 
 
 def test_rare_values_become_one():

@@ -9,7 +9,7 @@ import pandas as pd
 from inputs import as_csv, for_each, refused
 
 from mlem_core import from_frame, read_csv
-from mlem_core.data.added import add_bins, add_feature
+from mlem_core.data.added import add_feature
 from mlem_core.data.levels import level_of
 from mlem_core.data.reading.table import read_table
 from mlem_core.data.roles import ROLES, TEMPLATE, apply_roles, guess_roles
@@ -197,7 +197,6 @@ WORDS = from_frame(
         "decimal comma; '-' is a missing value.",
     ),
     (lambda: add_feature(WORDS, "frequency").notes, "frequency is missing for 1 of 3 stimuli."),
-    (lambda: add_bins(WORDS, "f", 9).notes, "f is in 3 bins, not 9: equal values stay together."),
 )
 def test_what_is_said_of_a_table(notes, sentence):
     assert notes() == (sentence,)

@@ -248,7 +248,6 @@ ASKED = {
     "sample_seed": (2**32 - 1, {"stimuli": BANK, "sample": 60}),
     "add": (("word_length",), {}),
     "language": ("de", {}),
-    "bins": ((("length", 3),), {}),
     "merge_rare": ((("tense", 30),), {}),
     "vectors": ((("both", ("length", "position")),), {}),
     "rdms": ((("given", "rdm.npy"),), {}),
