@@ -15,7 +15,6 @@ from mlem_core.figures.groups import measures as labels
 from mlem_core.figures.systems import system_cells
 from mlem_core.groups.halves import FEWEST
 from mlem_core.groups.members import table_of_distances
-from mlem_core.groups.second_level import CONCLUSIVE
 from mlem_core.groups.summary import GroupSummary
 from pages.parts import choices, exporting, frame, stored, uncertainty
 from pages.parts.choices import inform, plain
@@ -41,9 +40,7 @@ def _show_systems(view: View) -> None:
         table = table_of_distances(*summary.system_distances)
     frame.alone(partial(_overview, view, summary, table))
     uncertainty.offer_intervals(view)
-    second = summary.second_level
     related = summary.properties is not None and len(summary.properties.values) > 2
-    tested = second is not None and len(second.importances) > 0
     paths, correlations = (
         partial(exporting.show_figure, view, name)
         for name in ("system_paths", "property_correlations")
@@ -51,7 +48,6 @@ def _show_systems(view: View) -> None:
     for there, title, icon, name, body in (
         (True, "Paths of profiles over depth", "timeline", "paths", paths),
         (related, "Properties that go together", "link", "properties", correlations),
-        (tested, "Why two distances agree", "help", "agreement", partial(_agreement, summary)),
         (True, "All distances in numbers", "table", "distances", partial(_tables, summary, table)),
     ):
         if there:
@@ -166,23 +162,6 @@ def _numbers(
             help="Compares these two systems.",
             on_click=partial(choices.put_all, {"system_a": [pair[0]], "system_b": [other]}),
         )
-
-
-def _agreement(summary: GroupSummary) -> None:
-    second = summary.second_level
-    if second is None or second.why.empty:
-        few = "Contributions of properties to the agreement of two distances need two distances"
-        st.caption(f"{few} and {CONCLUSIVE} systems (or groups) that are not alike.")
-        return
-    wide = second.why.pivot(index=["measure", "other"], columns="term", values="contribution")
-    wide = wide[second.why["term"].unique()].assign(rsa=wide.sum(axis=1)).reset_index()
-    exporting.draw_table(
-        wide,
-        "system_why",
-        "Contributions of properties to the RSA correlation of two distances (rsa), computed "
-        "between disjoint systems. There are no confidence intervals: contributions hold for these "
-        "systems.",
-    )
 
 
 def _tables(summary: GroupSummary, table: pd.DataFrame) -> None:

@@ -2,14 +2,10 @@
 
 A row is a system, a column a property: numbers (a date is its year, sizes over a hundredfold range
 are taken as logarithms) or classes. An empty cell is unknown, and has no distance to anything.
-
-Two measures of distance may rank pairs of systems alike. That correlation is divided over the
-properties as the RSA correlation of two layers is over features, between disjoint systems.
 """
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +25,6 @@ from mlem_core.data.folds import group_folds
 from mlem_core.data.reading.content import Source
 from mlem_core.data.reading.table import read_table
 from mlem_core.groups.property_tests import GROUP, Factor, Values, same_label
-from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.models.array_files import FORMATS
 from mlem_core.models.registry import SYSTEMS
 from mlem_core.pairs.columns import feature_columns
@@ -270,50 +265,6 @@ def _check_cells(table: str, properties: Mapping[str, Sequence[str | None]]) -> 
 
 # Divisions into folds, systems of a fold (so that it has six pairs), and folds at most.
 DIVISIONS, IN_FOLD, MOST_FOLDS = 20, 4, 5
-# Properties up to which all of their sets are compared; of more random orders in each division.
-EXACT = 8
-WHY = ["measure", "other", "term", "contribution"]
-
-
-def agreement_terms(
-    distances: Mapping[str, FloatArray],
-    values: Mapping[str, Values],
-    parts: Mapping[str, Sequence[str]],
-    units: IntArray,
-    seed: int = 0,
-) -> pd.DataFrame:
-    """Contributions of properties to the RSA correlation of every two measures of distance.
-
-    They are means over divisions into folds, and add up to Spearman ρ with what is "unexplained".
-    There is no interval over systems.
-
-    Parameters
-    ----------
-    distances : (n_systems, n_systems) by the name of each measure
-    values, parts : of `mlem_core.groups.properties.Properties`
-    units : (n_systems,) what is in one fold together
-
-    Returns
-    -------
-    `WHY`, a row for each two measures and term: a property (or group of them), or "unexplained"
-
-    Raises InputError: systems that make no two folds of three.
-    """
-    divided = []
-    for number, folds in enumerate(divisions_of(units, seed)):
-        pairs = system_statistics([*distances.values()], values, folds)
-        split = decompose(pairs.moments, exact_up_to=EXACT, seed=number)
-        place = {name: at for at, name in enumerate(split.features)}
-        terms = [sum(split.terms[place[name]] for name in own) for own in parts.values()]
-        divided.append(np.stack([*terms, split.unexplained]))
-    means, terms = np.mean(divided, axis=0), [*parts, UNEXPLAINED]
-    names = list(distances)
-    rows = [
-        (names[a], names[b], term, value)
-        for a, b in itertools.combinations(range(len(names)), 2)
-        for term, value in zip(terms, means[:, a, b], strict=True)
-    ]
-    return pd.DataFrame(rows, columns=WHY)
 
 
 def divisions_of(units: IntArray, seed: int) -> IntArray:

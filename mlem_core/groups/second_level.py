@@ -37,9 +37,7 @@ from mlem_core.estimators.ridge_solver import ALPHAS, RidgeSolver
 from mlem_core.groups.members import Squares
 from mlem_core.groups.profiles import reach_of
 from mlem_core.groups.properties import (
-    WHY,
     Properties,
-    agreement_terms,
     distances_above_0,
     divisions_of,
     system_statistics,
@@ -72,12 +70,10 @@ class SecondLevel(NamedTuple):
 
     scores : `SCORES`, a row for each measure and fold of each division
     importances : `IMPORTANCES`, a row for each measure and property (or group of properties)
-    why : `WHY`, of `agreement_terms`; no rows with fewer than `CONCLUSIVE` systems or groups
     """
 
     scores: pd.DataFrame
     importances: pd.DataFrame
-    why: pd.DataFrame
     notes: list[str]
 
     def named(self, measure: str) -> list[str]:
@@ -142,8 +138,7 @@ def second_level(
                 "No second level: there are no distances over halves of the stimuli. Compute "
                 "confidence intervals, or add stimuli."
             )
-        scores, rows, why = (pd.DataFrame(columns=names) for names in (SCORES, IMPORTANCES, WHY))
-        return SecondLevel(scores, rows, why, [note])
+        return SecondLevel(*(pd.DataFrame(columns=c) for c in (SCORES, IMPORTANCES)), [note])
     if n_units < CONCLUSIVE:
         what = many(n, "system") if n_units == n else f"{n_units} groups of systems"
         notes.append(
@@ -178,13 +173,8 @@ def second_level(
         notes += [note for note in untested if note not in notes]
         for part, value, half in zip(properties.parts, importances, reach, strict=True):
             rows.append((measure, part, value, value - half, value + half, p.get(part, np.nan)))
-    names = dict.fromkeys(row[0] for row in scores)
-    fitted = {name: distances_above_0(measured[name].values) for name in names}
-    why = pd.DataFrame(columns=WHY)
-    if n_units >= CONCLUSIVE and len(fitted) > 1:
-        why = agreement_terms(fitted, properties.values, properties.parts, units, seed)
     tables = pd.DataFrame(scores, columns=SCORES), pd.DataFrame(rows, columns=IMPORTANCES)
-    return SecondLevel(*tables, why, notes)
+    return SecondLevel(*tables, notes)
 
 
 def holm(p: Mapping[str, float]) -> dict[str, float]:

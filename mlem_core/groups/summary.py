@@ -152,7 +152,6 @@ def group_tables(summary: GroupSummary) -> dict[str, pd.DataFrame]:
     if second is not None and len(second.scores):
         found["system_scores.csv"] = second.scores
         found["system_importance.csv"] = second.importances
-        found |= {"system_why.csv": second.why} if len(second.why) else {}
     if summary.analysis.spec.trajectories:
         found["trajectories.csv"] = summary.trajectories
     return found

@@ -44,7 +44,7 @@ from mlem_core.storage.store import Stage, Store
 
 T = TypeVar("T")
 DISTANCES = Stage("system-distances", 2, Measured)
-SECOND_LEVEL = Stage("second-level", 2, SecondLevel)
+SECOND_LEVEL = Stage("second-level", 3, SecondLevel)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from sklearn.linear_model import Ridge
 from mlem_core.analysis.grouped import labels_of
 from mlem_core.cli.commands import main
 from mlem_core.groups.members import Squares
-from mlem_core.groups.properties import Properties, agreement_terms, kind_and_values, read_systems
+from mlem_core.groups.properties import Properties, kind_and_values, read_systems
 from mlem_core.groups.property_tests import (
     _codes,
     _units,
@@ -150,22 +150,6 @@ def test_properties_are_read_as_dates_sizes_and_classes(tmp_path):
     assert "a with b" in together.notes()[0]
     with refused("unknown property of the group", "'d'"):
         Properties.of_cells({"a": ["1", "2"]}, [("g", ("d",))])
-
-
-def test_the_property_that_two_distances_share_makes_them_agree():
-    """Of noise that only one has there is nothing, and all terms add up to Spearman's ρ."""
-    terms, (a, b) = [], np.triu_indices(20, 1)
-    for seed in range(6):
-        properties, one = systems(20, np.random.default_rng(seed))
-        other = properties.distances()[0] + np.abs(systems(20, np.random.default_rng(9))[1]) / 9
-        table = agreement_terms(
-            {"one": one, "other": other}, properties.values, properties.parts, np.arange(20)
-        )
-        assert table["contribution"].sum() == pytest.approx(spearmanr(one[a, b], other[a, b])[0])
-        terms.append(table["contribution"].to_numpy())
-    date, family, size, unexplained = np.mean(terms, axis=0)
-    # What dates say inside their four levels is unexplained.
-    assert date > 0.5 > unexplained and max(abs(family), abs(size)) < 0.05
 
 
 def test_the_table_of_families_has_43_models_of_10_families():
