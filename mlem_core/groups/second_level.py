@@ -138,7 +138,8 @@ def second_level(
                 "No second level: there are no distances over halves of the stimuli. Compute "
                 "confidence intervals, or add stimuli."
             )
-        return SecondLevel(*(pd.DataFrame(columns=c) for c in (SCORES, IMPORTANCES)), [note])
+        none = pd.DataFrame(columns=SCORES), pd.DataFrame(columns=IMPORTANCES)
+        return SecondLevel(*none, [note])
     if n_units < CONCLUSIVE:
         what = many(n, "system") if n_units == n else f"{n_units} groups of systems"
         notes.append(
