@@ -10,7 +10,6 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,17 +18,13 @@ import pandas as pd
 
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.text import listed, short, some
-from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.base.typing import FloatArray
 from mlem_core.data.columns import guess_kind, number_of, without_marks
-from mlem_core.data.folds import group_folds
 from mlem_core.data.reading.content import Source
 from mlem_core.data.reading.table import read_table
 from mlem_core.groups.property_tests import GROUP, Factor, Values, same_label
 from mlem_core.models.array_files import FORMATS
 from mlem_core.models.registry import SYSTEMS
-from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.distances import PRECOMPUTED
-from mlem_core.pairs.statistics import ComparedPairs, PairStatistics, pair_statistics
 
 # Positive numbers whose largest is so many times the smallest are compared by their logarithms.
 LOG_RANGE = 100.0
@@ -261,52 +256,3 @@ def _check_cells(table: str, properties: Mapping[str, Sequence[str | None]]) -> 
                     _year(cell)
                 except InputError as error:
                     raise InputError(f"{where}: {error}") from None
-
-
-# Divisions into folds, systems of a fold (so that it has six pairs), and folds at most.
-DIVISIONS, IN_FOLD, MOST_FOLDS = 20, 4, 5
-
-
-def divisions_of(units: IntArray, seed: int) -> IntArray:
-    """(n_divisions, n_systems) the fold of each system, several times; as many folds as can be.
-
-    Raises InputError: units that make no two folds of three systems.
-    """
-    for n_folds in range(int(np.clip(len(units) // IN_FOLD, 2, MOST_FOLDS)), 0, -1):
-        found = list[IntArray]()
-        for trial in range(3 * DIVISIONS):
-            try:
-                found.append(group_folds(units, n_folds, seed + trial, "systems"))
-            except InputError:
-                continue
-            if len(found) == DIVISIONS:
-                return np.stack(found)
-    raise InputError(
-        "found systems that make no two folds of three; expected more of them, or smaller groups."
-    )
-
-
-def distances_above_0(squares: FloatArray) -> FloatArray:
-    """Distances (n_systems, n_systems) whose squares differ from these by a constant, for fits.
-
-    Neither ranks nor a fit with an intercept depend on the constant.
-    """
-    distances = np.sqrt(squares - min(0.0, float(squares.min())))
-    np.fill_diagonal(distances, 0.0)
-    return np.asarray(distances)
-
-
-def system_statistics(
-    distances: Sequence[FloatArray], values: Mapping[str, Values], folds: IntArray
-) -> PairStatistics:
-    """Statistics of the pairs of systems; a layer is a measure of their distance."""
-    cells = {
-        name: own
-        if isinstance(own, np.ndarray)
-        else pd.Series([value or None for value in own], dtype=object)
-        for name, own in values.items()
-    }
-    columns = feature_columns(pd.DataFrame(cells))
-    pairs = ComparedPairs.of(columns, folds, "ignore")
-    layers = [partial(np.asarray, square) for square in distances]
-    return pair_statistics(pairs, layers, distance=PRECOMPUTED)

@@ -21,7 +21,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,24 +31,25 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import fraction, listed, many, sentence_case
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.data.folds import group_folds
 from mlem_core.estimators.normal_equations import NormalEquations, ridge_weights
 from mlem_core.estimators.registry import FoldFits
 from mlem_core.estimators.ridge_solver import ALPHAS, RidgeSolver
 from mlem_core.groups.members import Squares
 from mlem_core.groups.profiles import reach_of
-from mlem_core.groups.properties import (
-    Properties,
-    distances_above_0,
-    divisions_of,
-    system_statistics,
-)
+from mlem_core.groups.properties import Properties
 from mlem_core.groups.property_tests import GROUP, permutation_tests
 from mlem_core.inference.intervals import SIGNIFICANT
 from mlem_core.inference.resample import standard_error
 from mlem_core.measures.similarity import average_ranks
+from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import places_of
+from mlem_core.pairs.distances import PRECOMPUTED
 from mlem_core.pairs.ranks import score_patterns
+from mlem_core.pairs.statistics import ComparedPairs, pair_statistics
 
+# Divisions into folds, systems of a fold (so that it has six pairs), and folds at most.
+DIVISIONS, IN_FOLD, MOST_FOLDS = 20, 4, 5
 # Permutations of the systems of a fold (all, where there are no more).
 PERMUTATIONS = 12
 # Bootstrap replicates of the systems, and the share of these that one has on average: copies of a
@@ -305,12 +306,41 @@ class Divisions:
         return np.asarray(rho - after.mean(axis=-1))
 
 
+def divisions_of(units: IntArray, seed: int) -> IntArray:
+    """(n_divisions, n_systems) the fold of each system, several times; as many folds as can be.
+
+    Raises InputError: units that make no two folds of three systems.
+    """
+    for n_folds in range(int(np.clip(len(units) // IN_FOLD, 2, MOST_FOLDS)), 0, -1):
+        found = list[IntArray]()
+        for trial in range(3 * DIVISIONS):
+            try:
+                found.append(group_folds(units, n_folds, seed + trial, "systems"))
+            except InputError:
+                continue
+            if len(found) == DIVISIONS:
+                return np.stack(found)
+    raise InputError(
+        "found systems that make no two folds of three; expected more of them, or smaller groups."
+    )
+
+
 def fold_fits(targets: FloatArray, properties: Properties, folds: IntArray) -> FoldFits:
     """Fits of `RidgeSolver` to squared distances of systems, one layer, tested on each fold.
 
     With fewer than three folds none is left to choose the penalty, which is the smallest then.
     """
-    pairs = system_statistics([distances_above_0(targets)], properties.values, folds)
+    cells = {
+        name: own
+        if isinstance(own, np.ndarray)
+        else pd.Series([value or None for value in own], dtype=object)
+        for name, own in properties.values.items()
+    }
+    # The least square is 0: neither ranks nor a fit with an intercept depend on a constant.
+    distances = np.sqrt(targets - min(0.0, float(targets.min())))
+    np.fill_diagonal(distances, 0.0)
+    compared = ComparedPairs.of(feature_columns(pd.DataFrame(cells)), folds, "ignore")
+    pairs = pair_statistics(compared, [partial(np.asarray, distances)], distance=PRECOMPUTED)
     solver = RidgeSolver()
     if folds.max() < 2:
         solver.alphas = ALPHAS[:1]
