@@ -10,6 +10,7 @@ from functools import partial
 
 import streamlit as st
 
+from mlem_core.analysis.decoding import cached_decoding
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures import captions
 from mlem_core.inference.resample import below_ceiling
@@ -63,10 +64,8 @@ def _correlated(view: View) -> None:
 def _decoding(view: View) -> None:
     """How well each feature can be read out, beside the profiles."""
     task = view.work("baseline", {"name": "decoding", "layers": view.layers})
-    done = task.status().state == "done"
-    made = view.shown().once(("tables", task.id), task.tables) if done else None
     panel = Panel.of(view, "baseline_decoding")
-    if made is None or panel is None:
+    if panel is None:
         background.offer(
             task,
             "Compute it",
@@ -75,7 +74,8 @@ def _decoding(view: View) -> None:
         )
         return
     panel.show()
-    for notice in made["notices"]["notice"]:
+    decoded = cached_decoding(view.analysis, stored.store(), view.layers)
+    for notice in () if decoded is None else decoded.notices:
         st.caption(plain(notice))
 
 

@@ -148,15 +148,17 @@ def decode_layers(
         by_layer.append(STAGE.get(store, analysis.key([layer], name="decoding"), decode))
         if progress is not None:
             progress(done, len(decodable))
+    return _joined(by_layer)
+
+
+def cached_decoding(analysis: Analysis, store: Store, layers: Sequence[Layer]) -> Baseline | None:
+    """Decoding if every one of these layers is in the store; computes nothing."""
+    cached = [analysis.kept(STAGE, store, [layer], name="decoding") for layer in layers]
+    there = [baseline for baseline in cached if baseline is not None]
+    return None if len(there) < len(cached) else _joined(there)
+
+
+def _joined(by_layer: Sequence[Baseline]) -> Baseline:
     notices = dict.fromkeys(notice for one in by_layer for notice in one.notices)
     table = pd.concat([one.table for one in by_layer], ignore_index=True)
     return Baseline(table, tuple(notices))
-
-
-def cached_decoding(
-    analysis: Analysis, store: Store, layers: Sequence[Layer]
-) -> pd.DataFrame | None:
-    """The table of decoding if every one of these layers is in the store; computes nothing."""
-    cached = [analysis.kept(STAGE, store, [layer], name="decoding") for layer in layers]
-    tables = [baseline.table for baseline in cached if baseline is not None]
-    return None if len(tables) < len(cached) else pd.concat(tables, ignore_index=True)

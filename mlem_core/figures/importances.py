@@ -238,9 +238,10 @@ def draw_decoding(context: FigureContext) -> RenderedFigure | None:
     """Figure S10 of Jalouzot et al. (2024); None where it has not been computed."""
     if context.drawing.store is None:
         return None
-    table = cached_decoding(context.analysis, context.drawing.store, context.selection.layers)
-    if table is None:
+    decoded = cached_decoding(context.analysis, context.drawing.store, context.selection.layers)
+    if decoded is None:
         return None
+    table = decoded.table
     drawn = table[table["feature"].isin(context.selection.features)]
     drawn = drawn.assign(importance=drawn["accuracy"] - drawn["majority"])
     folds = drawn.drop_duplicates(["model", "layer", "fold"])

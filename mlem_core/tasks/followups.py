@@ -1,7 +1,7 @@
 """Work on a finished analysis that takes longer than a page may wait: in the background, kept.
 
-A follow-up is a task as a job is one (`mlem_core.tasks.runner`), in the same queue. It makes tidy
-tables, a file to download, or entries of the store.
+A follow-up is a task as a job is one (`mlem_core.tasks.runner`), in the same queue. It makes a file
+to download, or entries of the store.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
-
-import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis, Selection, same_content
 from mlem_core.analysis.decoding import BASELINES, decode_layers
@@ -34,12 +32,12 @@ from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.robustness.audit import audit
 from mlem_core.robustness.erasure import erase
 from mlem_core.storage.digests import canonical
-from mlem_core.storage.store import Store, Tables, load_result, save_result
+from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples
 from mlem_core.tasks.runner import Request, Task, carry_out
 
-# Tables by name, and other files by their file names.
-Made = Mapping[str, pd.DataFrame | bytes]
+# Files by their names.
+Made = Mapping[str, bytes]
 Options = Mapping[str, Any]
 VERSION = 7
 ARCHIVE, PAGE = "all.zip", "explorer.html"
@@ -70,12 +68,11 @@ class JobInput:
         return [(str(model), int(layer)) for model, layer in layers]
 
 
-def _baseline(job: JobInput) -> Tables:
+def _baseline(job: JobInput) -> None:
     name = job.options["name"]
     check_choice("baseline", name, BASELINES)
     counted = counting(job.report, name, "layers")
-    baseline = decode_layers(job.analysis, job.store, job.layers(), counted)
-    return {"table": baseline.table, "notices": pd.DataFrame({"notice": list(baseline.notices)})}
+    decode_layers(job.analysis, job.store, job.layers(), counted)
 
 
 def _all_intervals(job: JobInput) -> None:
@@ -170,7 +167,7 @@ class JobType:
     ----------
     make : does it; gives what is kept in the task's folder
     models : names of the models whose representations it reads
-    in_store : whether what it makes lies in the store, so that the task has no tables of its own
+    in_store : whether what it makes lies in the store, so that the task has no files of its own
     """
 
     make: Callable[[JobInput], Any]
@@ -182,7 +179,7 @@ JOB_TYPES: dict[str, JobType] = {
     "all-error-bars": JobType(_all_intervals, _models_of()),
     "archive": JobType(_archive, _all_models, in_store=False),
     "audit": JobType(lambda job: audit(job.analysis, job.store, job.report), _all_models),
-    "baseline": JobType(_baseline, _models_of(), in_store=False),
+    "baseline": JobType(_baseline, _models_of()),
     "chance": JobType(
         lambda job: kept_chance(*job.chosen, int(job.options["permutations"]), job.report),
         _models_of(),
@@ -196,10 +193,7 @@ JOB_TYPES: dict[str, JobType] = {
     "importance-chance": JobType(
         lambda job: importances_by_chance(*job.chosen, report=job.report), _models_of()
     ),
-    "fits": JobType(
-        lambda job: {"scores": fitted_results(*job.chosen, job.report).scores},
-        in_store=False,
-    ),
+    "fits": JobType(lambda job: fitted_results(*job.chosen, job.report)),
     "similarity": JobType(_similarity, _all_models),
     "what-else": JobType(_what_else, _models_of("a", "b")),
     # They are restored before any work, and no more is wanted.
@@ -260,18 +254,8 @@ class Followup(Task):
         self.start(self.request, "mlem_core.tasks.followups")
         return self
 
-    def tables(self) -> Tables:
-        """The tables that it has made, by name.
-
-        Raises
-        ------
-        InputError
-            It is not done, or its result can no longer be read.
-        """
-        return self.read(lambda folder: load_result(dict, folder), "the work", "start it again")
-
     def file(self, name: str) -> Path:
-        """A file that it has made; raises as `tables`."""
+        """A file that it has made; raises as `Task.read`."""
         return self.read(lambda folder: folder / name, "the work", "start it again")
 
 
@@ -305,12 +289,9 @@ def make_followup(request: Request, folder: Path, report: Report) -> None:
     job = analyses.find(request["analysis"], store)
     if job is None:
         raise InputError("the analysis is no longer in the store; run it again.")
-    results = work(request["kind"], job.analysis(), request["options"], store, report)
-    tables = {name: one for name, one in results.items() if isinstance(one, pd.DataFrame)}
-    save_result(tables, folder)
-    for name, content in results.items():
-        if isinstance(content, bytes):
-            (folder / name).write_bytes(content)
+    made = work(request["kind"], job.analysis(), request["options"], store, report)
+    for name, content in made.items():
+        (folder / name).write_bytes(content)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import tiny
 from inputs import for_each, in_files, noise, probing, refused, words
 from waiting import wait
 
-from mlem_core.analysis.decoding import decoding
+from mlem_core.analysis.decoding import cached_decoding, decoding
 from mlem_core.analysis.representations import representations_of
 from mlem_core.analysis.run import run
 from mlem_core.analysis.source import StimulusSource
@@ -249,14 +249,15 @@ def job(kept, tmp_path_factory):
     return job
 
 
-def test_a_follow_up_makes_the_tables_that_its_function_makes(job, kept):
+def test_a_follow_up_keeps_what_its_function_makes(job, kept):
     options = {"name": "decoding", "layers": [["brain", 1]]}
     task = followups.followup_of("baseline", job.id, options, kept).begin()
     wait(task, "done")
     analysis = job.analysis()
     rows = {("brain", 1): np.asarray(representations_of(analysis, "brain", kept)[1])}
     expected = decoding(analysis.stimuli, rows, analysis.folds).table
-    pd.testing.assert_frame_equal(task.tables()["table"], expected)
+    decoded = cached_decoding(analysis, kept, [("brain", 1)])
+    pd.testing.assert_frame_equal(decoded.table, expected)
     again = followups.followup_of("baseline", job.id, options, kept)
     assert again == task and again.status().state == "done"
     other = followups.followup_of("baseline", job.id, {**options, "layers": []}, kept)
@@ -265,11 +266,10 @@ def test_a_follow_up_makes_the_tables_that_its_function_makes(job, kept):
     own = [one.id for one in analyses.recent(kept) if one.id != examples.ID]
     assert own == [job.id] and analyses.find(task.id, kept) is None
     # Once it is damaged, it is made again.
-    (task.result / "table.csv").write_bytes(b"\xff\xfe\x00")
+    (task.result / "entry.json").write_bytes(b"\xff\xfe\x00")
     with refused("again"):
-        task.tables()
+        task.file("table.csv")
     wait(followups.followup_of("baseline", job.id, options, kept).begin(), "done")
-    assert len(task.tables()["table"])
 
 
 def test_what_cannot_be_done_is_one_sentence(job, kept):
