@@ -65,8 +65,8 @@ def _overview(view: View, summary: GroupSummary, table: pd.DataFrame) -> None:
                 labels(summary),
                 "measure",
                 table["measure"].iloc[0],
-                help="Importance profiles over layers (time-warped), or similarity of layers at "
-                "equal depth.",
+                help="Importance profiles over layers (time-warped), similarity of layers at equal "
+                "depth, or similarity of layers that match best.",
             )
             choices.choose_one("Order", ORDERS, "order", "model", help="How the matrix is sorted.")
         panel = Panel.of(view, "system_distances")

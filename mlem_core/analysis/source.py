@@ -111,6 +111,13 @@ class _Read:
         parse=int,
         range=(0, 2**63 - 1),
     )
+    balance: tuple[str, ...] = asked(
+        (),
+        "Balance",
+        "Features whose values the sample has equally often, as far as whole sentences allow.",
+        metavar="a,b",
+        parse=parse_names,
+    )
     sample_seed: int = asked(
         0,
         "Seed of the sample",
@@ -238,7 +245,7 @@ def _loaded(source: StimulusSource, paths: list[Path]) -> StimulusSet:
     treebank = bool(paths) and all(path.suffix.lower() == SUFFIX for path in paths)
     _check_options(source, treebank, table=bool(paths) and not treebank)
     if treebank:
-        sample = source.sample, source.sample_seed
+        sample = source.sample, source.balance, source.sample_seed
         stimuli = read_treebank(paths, source.level, *sample, source.encoding)
     elif paths:
         stimuli = _read_table(source, paths[0])
@@ -316,7 +323,7 @@ def _check_options(source: StimulusSource, treebank: bool, table: bool) -> None:
     """Raise for an option that has no meaning for the kind of source."""
     what = "a table" if table else "a treebank" if treebank else "a built-in set"
     wrong: tuple[str, ...] = () if table else ("sep", "decimal", "na", "sheet", "roles")
-    wrong += () if treebank else ("level", "sample", "sample_seed")
+    wrong += () if treebank else ("level", "sample", "balance", "sample_seed")
     wrong += () if table or treebank else ("encoding",)
     for name in wrong:
         if getattr(source, name) != getattr(StimulusSource, name):

@@ -39,7 +39,7 @@ AS_IN: dict[str, dict[str, Any]] = {
     "paper1": {"estimator": "ridge", "values": (), "interactions": False, "distance": "euclidean"},
 }
 # Choices of earlier versions, which analyses that are kept name where they were not made.
-_EARLIER = ("balance", "bins")
+_EARLIER = ("bins",)
 
 
 def _parse_values(text: str) -> tuple[str, ...]:

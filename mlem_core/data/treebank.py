@@ -34,7 +34,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlem_core.base.errors import InputError, check_choice
+from mlem_core.base.errors import InputError, check_choice, unknown
 from mlem_core.base.room import check_memory
 from mlem_core.base.text import listed, many, short, some
 from mlem_core.data import doubts
@@ -53,6 +53,8 @@ SAMPLE = 2_000
 FREQUENT = 2
 FREQUENT_SHARE = 0.01
 _COPIES = 4  # of the text of each row, while it is checked
+# So many sentences, drawn at random, are compared at each step where features are balanced.
+CANDIDATES = 100
 
 _CLAUSAL = frozenset({"csubj", "ccomp", "xcomp", "advcl", "acl", "parataxis"})
 _SUBJECTS = frozenset({"nsubj", "csubj", "expl"})
@@ -75,6 +77,7 @@ def read_treebank(
     sources: Sequence[Source],
     level: str = "word",
     n: int | None = None,
+    balance: Sequence[str] = (),
     seed: int = 0,
     encoding: str | None = None,
 ) -> StimulusSet:
@@ -85,13 +88,13 @@ def read_treebank(
     sources : paths, contents, or binary files
     level : "word" or "sentence"
     n : stimuli of a sample, in whole sentences; by default all, or `SAMPLE` of more
-    seed : of the sample
+    balance, seed : of the sample, see `sample_rows`
     encoding : by default it is detected
 
     Raises
     ------
     InputError
-        A file cannot be read or is no CoNLL-U; an unknown level; no stimulus.
+        A file cannot be read or is no CoNLL-U; an unknown level or feature to balance; no stimulus.
 
     Examples
     --------
@@ -113,11 +116,12 @@ def read_treebank(
     groups = np.asarray(pd.factorize(frame["sentence"])[0], dtype=np.int64)
     notes = bank.notes()
     n = min(SAMPLE, len(frame)) if n is None else n
-    kept = sample_rows(groups, n, seed)
+    kept = sample_rows(frame, groups, n, balance, seed)
     if len(kept) < len(frame):
+        even = f", balanced by {listed(balance)}" if balance else ""
         notes.append(
             f"A sample of {len(kept):,} of its {len(frame):,} {level}s, in whole sentences "
-            f"(seed {seed})."
+            f"(seed {seed}{even})."
         )
     frame = frame.iloc[kept].reset_index(drop=True)
     what = f"the text of {many(len(frame), level)} of {bank.name}, each with its sentence,"
@@ -249,25 +253,79 @@ def _features(frame: pd.DataFrame, morphological: set[str]) -> tuple[pd.DataFram
     return frame[[*first, *kept, *rest]], sorted(dropped)
 
 
-def sample_rows(groups: NDArray[np.int64], n: int, seed: int = 0) -> NDArray[np.int64]:
+def sample_rows(
+    frame: pd.DataFrame,
+    groups: NDArray[np.int64],
+    n: int,
+    balance: Sequence[str] = (),
+    seed: int = 0,
+) -> NDArray[np.int64]:
     """Rows of a sample: (n_sampled,), ascending; all of a group or none.
 
-    Groups are drawn at random until at least `n` rows are there.
+    Groups are drawn at random until at least `n` rows are there. To balance features, of
+    `CANDIDATES` groups drawn at each step the one is taken that brings the values of each feature
+    (missing ones left out) closest to being equally frequent, by the sum of squared differences of
+    their shares.
 
     Parameters
     ----------
+    frame : a row a stimulus
     groups : (n_stimuli,) codes 0.. of what stays together
     n : how many rows at least; all where there are no more
+    balance : columns of `frame`
 
     Raises
     ------
     InputError
-        A sample of fewer than 2 stimuli.
+        A sample of fewer than 2 stimuli; an unknown column to balance.
     """
     if n < 2:
         raise InputError(f"found a sample of {n} stimuli; at least 2 are needed to compare.")
-    if n >= len(groups):
-        return np.arange(len(groups))
-    order = np.random.default_rng(seed).permutation(int(groups.max()) + 1)
-    last = int(np.searchsorted(np.cumsum(np.bincount(groups)[order]), n)) + 1
-    return np.flatnonzero(np.isin(groups, order[:last]))
+    for name in balance:
+        if name not in frame:
+            raise unknown("feature to balance", name, [str(column) for column in frame])
+    if n >= len(frame):
+        return np.arange(len(frame))
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(int(groups.max()) + 1)
+    sizes = np.bincount(groups)
+    if not balance:
+        last = int(np.searchsorted(np.cumsum(sizes[order]), n)) + 1
+        chosen = order[:last]
+    else:
+        chosen = _balanced(_counts(frame, groups, balance), sizes, n, rng)
+    return np.flatnonzero(np.isin(groups, chosen))
+
+
+def _counts(
+    frame: pd.DataFrame, groups: NDArray[np.int64], balance: Sequence[str]
+) -> list[NDArray[np.float64]]:
+    """Number of times that a group has a value, of each feature (n_groups, n_values)."""
+    codes = (pd.Series(pd.factorize(frame[name])[0]) for name in balance)
+    of_rows = (pd.get_dummies(own.where(own >= 0)) for own in codes)
+    return [table.groupby(groups).sum().to_numpy(np.float64) for table in of_rows]
+
+
+def _balanced(
+    counts: list[NDArray[np.float64]], sizes: NDArray[np.int64], n: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    left = np.arange(len(sizes))
+    sums = [np.zeros(table.shape[1]) for table in counts]
+    chosen: list[int] = []
+    total = 0
+    while total < n:
+        places = rng.permutation(len(left))[:CANDIDATES]
+        candidates = left[places]
+        cost = np.zeros(len(candidates))
+        for table, so_far in zip(counts, sums, strict=True):
+            with_it = so_far + table[candidates]
+            shares = with_it / np.maximum(with_it.sum(axis=1, keepdims=True), 1)
+            cost += ((shares - 1 / max(1, shares.shape[1])) ** 2).sum(axis=1)
+        best = int(np.argmin(cost))
+        group = int(candidates[best])
+        for table, so_far in zip(counts, sums, strict=True):
+            so_far += table[group]
+        chosen.append(group)
+        total += int(sizes[group])
+        left = np.delete(left, places[best])
+    return np.array(chosen)

@@ -37,7 +37,7 @@ from mlem_core.figures.style import (
     similarity_axis,
     whole_layers,
 )
-from mlem_core.groups.members import PROFILES, Measured, Members
+from mlem_core.groups.members import BEST, PROFILES, Measured, Members
 from mlem_core.groups.noise_ceilings import subjects_of
 from mlem_core.groups.summary import GroupSummary, sizes
 from mlem_core.groups.systems import groups_of_systems
@@ -342,7 +342,11 @@ def systems_of(context: FigureContext) -> Systems | None:
 
 def measures(summary: GroupSummary) -> dict[str, str]:
     """Label of each measure of distance that there is, by its name."""
-    labels = {PROFILES: "importance profiles", summary.by.name: summary.by.short}
+    labels = {
+        PROFILES: "importance profiles",
+        summary.by.name: summary.by.short,
+        BEST: "best-matching layers",
+    }
     return {name: labels[name] for name in summary.system_distances[0]}
 
 

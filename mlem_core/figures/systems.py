@@ -37,7 +37,7 @@ from mlem_core.figures.style import (
     scatter,
     upper_half,
 )
-from mlem_core.groups.members import PROFILES, Measured, table_of_distances
+from mlem_core.groups.members import BEST, PROFILES, Measured, table_of_distances
 from mlem_core.groups.profiles import layer_scores
 from mlem_core.measures.similarity import map_stress, mds_map
 
@@ -54,6 +54,7 @@ def _said(of: Systems) -> str:
         PROFILES: "Distance: importance profiles over layers, aligned by dynamic time warping "
         "(mean over folds).",
         by.name: f"Distance: 1 − mean {by.short} of layers at equal relative depth.",
+        BEST: "Distance: 1 − mean RSA of layers matched by it in the other half of the stimuli.",
     }[of.measure]
 
 

@@ -4,10 +4,10 @@ Models are the units here. A similarity of two models is the mean of a similarit
 layers of the same relative depth. Two members of a group set the ceiling of what two groups can
 share: universality is the one over the other.
 
-There are two distances, each 0 for a system beside itself: the importance profiles over layers,
-aligned by dynamic time warping, and 1 less the mean similarity of layers of the same relative
-depth. Noise sets equal models apart in both; `mlem_core.groups.halves` has squared distances
-without it.
+There are three distances, each 0 for a system beside itself: the importance profiles over layers,
+aligned by dynamic time warping; 1 less the mean similarity of layers of the same relative depth;
+and 1 less that of layers matched by it. Noise sets equal models apart in each of them;
+`mlem_core.groups.halves` has squared distances without it.
 
 Sources: Sakoe and Chiba (1978), dynamic time warping; Salle et al. (2026, third version of
 arXiv:2406.12620), of importance profiles of models.
@@ -207,7 +207,7 @@ def within_and_between(
 
 
 COLUMNS = ["measure", "system", "other", "distance", "lower", "upper", "cross_validated"]
-PROFILES = "profiles"
+PROFILES, BEST = "profiles", "best_match"
 
 
 class Squares(NamedTuple):
@@ -325,6 +325,43 @@ def of_profiles(
     without, means = left.without[..., 1:], by_fold.mean(axis=0)
     moved = values + warped(without, without) - warped(means, means)
     return Measured(values, Left(moved, left.sizes), folds, chance)
+
+
+def of_best_match(
+    halves: FloatArray, members: Members, squares: FloatArray, left: Left | None = None
+) -> Measured:
+    """1 less the similarity of layers that are matched by it in the other half of the stimuli.
+
+    Each layer of either system is matched with the other's most similar layer.
+
+    Parameters
+    ----------
+    halves : (n_draws, 2, n_layers, n_layers) similarity in each half
+    squares, left : (n_layers, n_layers) over all pairs, and without each block: with the matches of
+        all halves, how these change is how the distances do
+    """
+
+    def matched(values: FloatArray, chosen_by: FloatArray) -> FloatArray:
+        """(..., n_systems, n_systems) of values (..., n_layers, n_layers) at these matches."""
+
+        def both(a: int, b: int) -> tuple[FloatArray, FloatArray]:
+            found = []
+            for one, other in ((a, b), (b, a)):
+                rows, columns = np.ix_(members.places[one], members.places[other])
+                best = chosen_by[..., rows, columns].argmax(axis=-1)[..., None]
+                best = np.broadcast_to(best, (*values.shape[:-2], len(rows), 1))
+                own = np.take_along_axis(values[..., rows, columns], best, axis=-1)
+                found.append(own.mean(axis=(-2, -1)))
+            return (found[0] + found[1]) / 2, (found[0] + found[1]) / 2
+
+        return of_every_two(both, len(members.members), values.shape[:-2], 1.0)
+
+    values, moved = 1.0 - matched(halves, halves[:, ::-1]).mean(axis=(0, 1)), None
+    if left is not None:
+        chosen_by = halves.mean(axis=(0, 1))
+        change = matched(squares, chosen_by) - matched(left.without, chosen_by)
+        moved = Left(values + change, left.sizes)
+    return Measured(values, moved)
 
 
 def of_similarity(matrix: FloatArray, left: Left | None = None) -> Measured:

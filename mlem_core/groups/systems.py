@@ -24,10 +24,12 @@ from mlem_core.groups.halves import (
     relation_squares,
 )
 from mlem_core.groups.members import (
+    BEST,
     PROFILES,
     Measured,
     Members,
     model_similarity,
+    of_best_match,
     of_profiles,
     of_similarity,
 )
@@ -60,7 +62,8 @@ class SystemsSummary:
     compared : all layers by the similarity that models are compared by, as is `left`; None is RSA
     chance : of contributions to that similarity, which they are beyond then
     store : that keeps distances and second level of the systems, which else are computed, and
-        halves of the stimuli (`keep_halves`), without which there is no second level
+        halves of the stimuli (`keep_halves`), without which there is no best match and no second
+        level
     """
 
     analysis: Analysis
@@ -128,6 +131,8 @@ class SystemsSummary:
 
         halves, values = self.halves, self.of_layers.values
         made: dict[str, Callable[[], Measured]] = {PROFILES: profiles, self.by.name: similarity}
+        if halves is not None and self.by.of_ranks:
+            made[BEST] = lambda: of_best_match(halves.rsa, members, values, self._all_left)
         if len(models) < FEWEST:
             made = {}
         found = {name: self._kept(DISTANCES, make, measure=name) for name, make in made.items()}

@@ -43,7 +43,7 @@ def show_reading(draft: Draft) -> None:
         if draft.kind == "table":
             _table_choices(draft)
         elif draft.kind == "treebank":
-            _treebank_choices()
+            _treebank_choices(draft)
         elif draft.kind == "set":
             st.caption("A built-in set, read as it is: there is nothing to decide.")
         if draft.base is not None:
@@ -184,14 +184,24 @@ def _found_marks(draft: Draft) -> list[str]:
     return list(dict.fromkeys(mark for name in features for mark in draft.marks.get(name, [])))
 
 
-def _treebank_choices() -> None:
-    level, sample = (parameters()[name] for name in ("level", "sample"))
+def _treebank_choices(draft: Draft) -> None:
+    about = parameters()
+    level, sample, balance = about["level"], about["sample"], about["balance"]
+    names = [] if draft.base is None else [feature.name for feature in draft.base.features]
     first, second = st.columns(2)
     with first:
         choices.choose_one(level.label, LEVELS, "level", "word", help=level.text)
         most = _SAMPLE_MOST
         choices.whole_number(sample.label, "sample", SAMPLE, 2, most, step=100, help=sample.text)
     with second:
+        choices.choose_many(
+            balance.label,
+            list(dict.fromkeys([*names, *(choices.get("balance") or [])])),
+            "balance",
+            [],
+            placeholder="as they come",
+            help=balance.text,
+        )
         state.field("sample_seed")
 
 

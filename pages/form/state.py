@@ -32,7 +32,7 @@ from pages.parts.choices import plain
 
 STEPS = ("read", "roles", "models")
 _OF_TABLES = ("sep", "encoding", "decimal", "na", "sheet")
-_OF_TREEBANKS = ("encoding", "level", "sample", "sample_seed")
+_OF_TREEBANKS = ("encoding", "level", "sample", "balance", "sample_seed")
 
 
 def stimuli() -> str:

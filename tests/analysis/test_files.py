@@ -57,10 +57,3 @@ def test_what_is_shown_runs_as_its_command_and_in_python(tmp_path, monkeypatch, 
     exec(python_of(own, (("one", 0), ("one", 1))), names)
     assert [*names["analysis"].pairs.features] == ["noun", "length"]
     assert "noun" in said and "position" not in said
-
-
-def test_choices_that_went_are_read_where_they_were_not_made():
-    kept = AnalysisSpec().to_dict()
-    assert AnalysisSpec.from_dict({**kept, "bins": [], "balance": []}) == AnalysisSpec()
-    with pytest.raises(InputError, match="unknown entry of an analysis 'bins'"):
-        AnalysisSpec.from_dict({**kept, "bins": [["length", 3]]})

@@ -5,7 +5,7 @@ import pandas as pd
 from inputs import for_each, refused
 
 from mlem_core.data import datasets
-from mlem_core.data.treebank import read_treebank, treebank_paths
+from mlem_core.data.treebank import read_treebank, sample_rows, treebank_paths
 
 FILE = datasets.SETS["treebank"].file
 
@@ -170,6 +170,22 @@ def test_a_sample_has_whole_sentences_and_is_the_same_for_a_seed():
         assert len(rows) == (whole.table["sentence"] == sentence).sum()
     assert any("A sample of" in note and "seed 1" in note for note in one.notes)
     assert len(read_treebank([FILE], "sentence", 50)) == 50
+
+
+def test_a_balanced_sample_recovers_a_planted_rare_value():
+    """One in ten groups has the rare value; a balanced sample takes about as many of both."""
+    rng = np.random.default_rng(0)
+    n = 2000
+    frame = pd.DataFrame({"f": np.where(np.repeat(rng.random(n) < 0.1, 3), "rare", "common")})
+    groups = np.repeat(np.arange(n), 3)
+    at_random = frame["f"][sample_rows(frame, groups, 300, seed=1)]
+    balanced = frame["f"][sample_rows(frame, groups, 300, ["f"], seed=1)]
+    assert (at_random == "rare").mean() < 0.2
+    assert abs((balanced == "rare").mean() - 0.5) < 0.02
+    kept = sample_rows(frame, groups, 300, ["f"], seed=1)
+    assert set(np.bincount(groups[kept])) == {0, 3}
+    with refused("'tens'", "tense"):
+        read_treebank([FILE], "word", 100, ("tens",))
     with refused("1 stimuli"):
         read_treebank([FILE], "word", 1)
 

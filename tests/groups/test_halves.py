@@ -121,4 +121,4 @@ def test_an_analysis_keeps_its_halves_and_fits_the_second_level_to_them(tmp_path
     summary = GroupSummary(analysis, analysis.results(), store=store)
     second, measured = summary.second_level, summary.system_distances[0]
     assert {*second.importances["measure"]} == {"profiles", "rsa"}
-    assert measured["profiles"].squares.values[1, 7] > 0
+    assert measured["best_match"].squares is None and measured["profiles"].squares.values[1, 7] > 0

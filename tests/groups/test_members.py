@@ -15,6 +15,7 @@ from mlem_core.groups.members import (
     Members,
     group_means,
     model_similarity,
+    of_best_match,
     warped_distance,
     warping_path,
     within_and_between,
@@ -192,7 +193,7 @@ def test_an_analysis_writes_the_distances_of_its_models(tmp_path, monkeypatch):
     assert profiles.loc[("near", "twice"), "distance"] == pytest.approx(0, abs=1e-9)
     assert profiles.loc[("near", "far"), "lower"] > 0
     assert (found["lower"] <= found["distance"] + 1e-12).all() and found["upper"].notna().all()
-    assert set(found["measure"]) == {"profiles", "rsa"}
+    assert set(found["measure"]) == {"profiles", "rsa", "best_match"}
 
     analysis = run(spec, Store(tmp_path / "cache"))
     importance = analysis.results().importance
@@ -205,6 +206,32 @@ def test_an_analysis_writes_the_distances_of_its_models(tmp_path, monkeypatch):
     rsa = analysis.results().similarity_rsa
     same_depth = [rsa.loc[f"near:{n}", f"far:{n}"] for n in range(3)]
     assert apart.loc[("rsa", "near", "far"), "distance"] == pytest.approx(1 - np.mean(same_depth))
+    best = apart.loc[("best_match", "near", "far")]
+    assert 0 < best["distance"] < 1 and best["lower"] < best["upper"]
+
+
+def test_the_best_match_is_chosen_in_the_other_half():
+    rng, found = np.random.default_rng(3), members(())
+    halves = symmetric(rng, 3, 2, len(LAYERS), len(LAYERS))
+    best = of_best_match(halves, found, halves.mean(axis=(0, 1))).values
+    matched = []
+    a, b = found.places[0], found.places[1]
+    for draw, half, (one, other) in itertools.product(range(3), (0, 1), ((a, b), (b, a))):
+        for layer in one:
+            at = max(other, key=lambda place, at=layer: halves[draw, 1 - half, at, place])
+            matched.append(halves[draw, half, layer, at])
+    assert best[0, 1] == pytest.approx(1 - np.mean(matched))
+
+
+def test_with_permuted_stimuli_the_best_match_is_no_similarity():
+    rng, one = np.random.default_rng(0), members(GROUPS[:1])
+    found = []
+    for _ in range(20):
+        noise = rng.standard_normal((4, 2, len(LAYERS), 30))
+        halves = np.stack([[np.corrcoef(half) for half in draw] for draw in noise])
+        found.append(of_best_match(halves, one, halves.mean(axis=(0, 1))).values[0, 1:])
+    error = np.std(found) / np.sqrt(len(found))
+    assert abs(np.mean(found) - 1) < 3 * error and error < 0.02
 
 
 @pytest.mark.slow

@@ -244,6 +244,7 @@ ASKED = {
     "roles": ((("tense", "ignore"),), {}),
     "level": ("sentence", {"stimuli": BANK}),
     "sample": (60, {"stimuli": BANK}),
+    "balance": (("upos",), {"stimuli": BANK, "sample": 60}),
     "sample_seed": (2**32 - 1, {"stimuli": BANK, "sample": 60}),
     "add": (("word_length",), {}),
     "language": ("de", {}),

@@ -369,7 +369,7 @@ def test_systems_are_compared_and_two_of_them_are_chosen(store, tmp_path, monkey
     here = GroupSummary(analysis, analysis.results(), store=other)
     expected = here.system_distances
     # The run has kept all of it, so that the page only reads.
-    for name in ("of_profiles", "of_similarity", "second_level"):
+    for name in ("of_profiles", "of_similarity", "of_best_match", "second_level"):
         monkeypatch.setattr(kept_systems, name, None)
     tables = [
         table_of_distances(*one) for one in (expected, replace(here, store=store).system_distances)
