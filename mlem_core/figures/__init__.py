@@ -19,7 +19,6 @@ from mlem_core.figures.export import (
     one_browser,
 )
 from mlem_core.figures.groups import group_profiles, group_similarity, universality
-from mlem_core.figures.importances import feature_panels
 from mlem_core.figures.maps import layer_maps
 from mlem_core.figures.naming import naming
 from mlem_core.figures.press import DPI, FONTS, WIDTHS_MM, Paper, in_narrow_window, on_pages
@@ -31,17 +30,17 @@ from mlem_core.figures.stimulus_maps import map_panels, stimulus_map
 from mlem_core.figures.style import GREY, Annotations
 from mlem_core.figures.terms import term_matrices
 from mlem_core.figures.trajectories import trajectories
-from mlem_core.figures.value_distances import value_lines, value_matrices
+from mlem_core.figures.value_distances import value_matrices
 from mlem_core.figures.why import waterfall
 
 __all__ = [
     "Annotations", "DPI", "FONTS", "GREY", "Paper", "WIDTHS_MM", "as_file", "as_files", "audit_map",
-    "can_write_images", "feature_correlations", "feature_counts", "feature_panels",
+    "can_write_images", "feature_correlations", "feature_counts",
     "group_profiles", "group_similarity", "image", "importance_scatter",
     "in_narrow_window", "layer_maps", "map_panels",
     "naming", "on_dark_page", "on_pages", "one_browser",
     "profiles",
     "similarity_matrices", "stimulus_map", "term_matrices",
-    "trajectories", "two_layers", "universality", "value_lines", "value_matrices",
+    "trajectories", "two_layers", "universality", "value_matrices",
     "waterfall", "with_interactions",
 ]  # fmt: skip

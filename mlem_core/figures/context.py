@@ -160,13 +160,6 @@ class FigureContext:
         return 2 if self.drawing.narrow and few else 3
 
     @property
-    def by_feature(self) -> bool:
-        """Whether importances have a panel a feature: in print, of models with numbered layers."""
-        models = {model for model, _ in self.selection.layers}
-        named = self.names.layers or self.names.axes
-        return len(models) > 1 and not (self.drawing.screen or named)
-
-    @property
     def along(self) -> str:
         """What the layers of the selection are, for a title: "the layers", "time"."""
         words = {self.names.axis(model) for model, _ in self.selection.layers}

@@ -1,13 +1,8 @@
-"""The importances of an analysis: in print a panel a feature, on a screen a panel a model."""
+"""The importances of an analysis over the layers, a panel a model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 
 from mlem_core.analysis.decoding import cached_decoding
 from mlem_core.analysis.results import Results
@@ -15,110 +10,12 @@ from mlem_core.base.text import minus
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.captions import FLAGGED, FOLDS, NOISE, computed_on, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure, held_out
-from mlem_core.figures.naming import feature_labels, layer_title, model_colors, model_labels
-from mlem_core.figures.profiles import (
-    FI,
-    chance_band,
-    line_traces,
-    lines_of,
-    profiles,
-    unit_of,
-)
-from mlem_core.figures.style import (
-    LEGEND,
-    NO_ANNOTATIONS,
-    TITLE,
-    Annotations,
-    Trace,
-    flag_trace,
-    in_panel,
-    once_in_legend,
-    panel_layout,
-    scatter,
-    wrapped,
-)
+from mlem_core.figures.profiles import profiles
+from mlem_core.figures.style import Annotations
 from mlem_core.inference.intervals import LayerIntervals, score_table
 from mlem_core.measures import importance
 from mlem_core.measures.importance import fitted
 from mlem_core.robustness.flags import of_layers
-
-
-def feature_panels(
-    importance: pd.DataFrame,
-    scores: pd.DataFrame,
-    features: Sequence[str],
-    last: Mapping[str, int],
-    value: str = FI,
-    annotations: Annotations = NO_ANNOTATIONS,
-) -> go.Figure:
-    """The lines of `profiles` over relative depth, a panel a feature and a line a model.
-
-    Where `scores` have it, the held-out ρ has a panel of its own, with the ceilings (dotted) and a
-    triangle at each flagged layer. Chance is the largest of all layers.
-
-    Parameters
-    ----------
-    last : the number of each model's last layer, which is relative depth 1
-    """
-
-    def by_depth(table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(layer=table["layer"] / table["model"].map(last).clip(lower=1))
-
-    tested, chance = annotations.intervals, annotations.chance
-    lines = lines_of(
-        by_depth(importance), by_depth(scores), None if tested is None else by_depth(tested)
-    )
-    names = [name for name in features if name in set(importance["feature"])]
-    titles, keys = feature_labels(names, TITLE), [("importance", name) for name in names]
-    if "rho" in scores:
-        titles, keys = [*titles, "held-out ρ"], [*keys, ("rho", "")]
-    layout, places = panel_layout(titles, height=200)
-    models = list(dict.fromkeys(importance["model"]))
-    looks = list(zip(models, model_labels(models, LEGEND), model_colors(models), strict=True))
-    traces: list[Trace] = []
-    for key, title, (ref, first) in zip(keys, titles, places, strict=True):
-        drawn: list[Trace] = []
-        if chance is not None and key[1]:
-            most = chance.loc[chance["feature"] == key[1], "chance"].max()
-            drawn += chance_band(pd.DataFrame({"layer": [0.0, 1.0], "chance": most}))
-        for place, (model, label, color) in enumerate(looks):
-            if (line := lines.get((model, *key))) is not None:
-                called = {x: layer_title((model, round(x * max(last[model], 1)))) for x in line.x}
-                unit = unit_of(value) if key[1] else "ρ"
-                looks_like = {"group": model, "color": color, "place": place, "faint": True}
-                drawn += line_traces(line, title, label, called, unit, **looks_like)
-            if not key[1] and (line := lines.get((model, "ceiling", ""))) is not None:
-                look = {"color": color, "width": 1, "dash": "dot"}
-                hidden = {"showlegend": False, "legendgroup": model, "name": label}
-                drawn.append(scatter(line.x, line.mean, mode="lines", line=look, **hidden))
-        if not key[1] and annotations.flags:
-            at = [(model, n / max(last[model], 1)) for model, n in annotations.flags]
-            y = [np.interp(x, *lines[model, "rho", ""][:2]) for model, x in at]
-            why = [f"flagged: {wrapped(text)}" for text in annotations.flags.values()]
-            drawn.append(flag_trace([x for _, x in at], y, why))
-        traces += in_panel(ref, drawn)
-        depths = {"range": [-0.04, 1.04], "tickvals": [0, 0.5, 1], "showgrid": False}
-        layout[f"xaxis{ref}"] |= depths
-        layout[f"xaxis{ref}"]["title"]["text"] = "relative depth"
-        layout[f"yaxis{ref}"] |= {"matches": "y", "showticklabels": first}
-        layout[f"yaxis{ref}"]["title"]["text"] = value if first else None
-    return go.Figure(once_in_legend(traces), layout, _validate=False)
-
-
-def drawn_profiles(
-    context: FigureContext,
-    importance: pd.DataFrame,
-    scores: pd.DataFrame,
-    features: Sequence[str],
-    **more: Any,
-) -> go.Figure:
-    """`feature_panels` or `profiles`, see `FigureContext.by_feature`."""
-    last: dict[str, int] = {}
-    for model, number in context.analysis.layers:
-        last[model] = max(number, last.get(model, 0))
-    if not context.by_feature:
-        return profiles(importance, scores, features, across=context.across, **more)
-    return feature_panels(importance, scores, features, last, **more)
 
 
 @figure(
@@ -143,8 +40,9 @@ def draw_profiles(context: FigureContext) -> RenderedFigure:
         members = pd.DataFrame(context.names.groups.items(), columns=["model", "group"])
         noise = noise.merge(members, on="group")
     marks = Annotations(data, flags, context.marked_pair or (), chance, noise)
+    tables = results.importance, results.scores, terms
     return RenderedFigure(
-        drawn_profiles(context, results.importance, results.scores, terms, annotations=marks),
+        profiles(*tables, across=context.across, annotations=marks),
         f"Importance of each feature over {context.along}",
         profiles_caption(context, flagged=bool(flags)),
         results.importance if data is None else data,
@@ -163,11 +61,11 @@ def profiles_caption(context: FigureContext, *, flagged: bool) -> str:
     return joined(
         "Drop in held-out ρ when a feature is permuted (mean over folds).",
         spread,
-        "Dashed: held-out ρ." * (not context.by_feature),
+        "Dashed: held-out ρ.",
         "Dotted: feature ceiling." if context.results.scores["ceiling"].notna().any() else "",
         f"Triangles: {FLAGGED}." if flagged else "",
         "Grey: largest with permuted labels." if context.importance_chance is not None else "",
-        f"{NOISE}." if context.noise_ceilings is not None and not context.by_feature else "",
+        f"{NOISE}." if context.noise_ceilings is not None else "",
         context.basis,
     )
 
@@ -221,7 +119,7 @@ def draw_left_out(context: FigureContext) -> RenderedFigure | None:
     folds = drawn[["model", "layer", "fold"]].drop_duplicates()
     value = "importance when left out (drop in ρ)"
     return RenderedFigure(
-        drawn_profiles(context, drawn, folds, context.all_features, value=value),
+        profiles(drawn, folds, context.all_features, context.across, value),
         "Importance when left out of each feature",
         "Drop in held-out ρ when the model is refitted without the feature; it can be negative. "
         f"Mean over folds. {computed_on(results.n_stimuli, 0, results.n_folds)}",
@@ -247,9 +145,7 @@ def draw_decoding(context: FigureContext) -> RenderedFigure | None:
     folds = drawn.drop_duplicates(["model", "layer", "fold"])
     on = computed_on(context.results.n_stimuli, 0, context.results.n_folds)
     return RenderedFigure(
-        drawn_profiles(
-            context, drawn, folds, context.all_features, value="accuracy above chance (Δ)"
-        ),
+        profiles(drawn, folds, context.all_features, context.across, "accuracy above chance (Δ)"),
         "Decoding of each feature",
         "Accuracy of a linear classifier for each feature on held-out stimuli, above that of the "
         f"most frequent value. Mean over folds, bands are {FOLDS}. {on}",

@@ -223,17 +223,16 @@ def line_with_band(
     Parameters
     ----------
     ends : lower and upper end of each point, NaN where there is none
-    more : of `curve`; `opacity` is that of the band
+    more : of `curve`
     """
     x, y, low, high = (np.asarray(one) for one in (x, y, *ends))
-    opacity = more.pop("opacity", 0.18)
     line = curve(x, y, hover, color, **more)
     group = str(line.setdefault("legendgroup", line.get("name", "")))
     known = np.flatnonzero(~np.isnan(low))
     runs = np.split(known, np.flatnonzero(np.diff(known) > 1) + 1)
     if len(x) == 1:
         line["error_y"] = error_bar(y, low, high, thickness=1, width=3)
-    bands = [band(x[i], (low[i], high[i]), color, group, opacity) for i in runs if len(i) > 1]
+    bands = [band(x[i], (low[i], high[i]), color, group) for i in runs if len(i) > 1]
     return [*bands, line]
 
 
@@ -288,19 +287,17 @@ def line_traces(
     group: str,
     color: str,
     place: int,
-    faint: bool = False,
 ) -> list[Trace]:
-    """The line of a feature, or of a model, with its band.
+    """The line of a feature with its band.
 
     Parameters
     ----------
     name, label, group : what it is of on hovering and in the legend, and its group there
     called : what its layers are
     place : among all lines, which decides mark and dash
-    faint : whether there are many in a panel
     """
     symbol: Any = SYMBOLS[place % len(SYMBOLS)]
-    marker: dict[str, Any] = {"symbol": symbol, "size": 4 if faint else 6, "maxdisplayed": MARKS}
+    marker: dict[str, Any] = {"symbol": symbol, "size": 6, "maxdisplayed": MARKS}
     if len(line.x) == 1:
         marker["size"] = 10
     if line.p is not None:
@@ -311,6 +308,5 @@ def line_traces(
         f"<b>{name}</b><br>{called[layer]}<br>{unit} = {mean}{more}"
         for layer, mean, more in zip(line.x, as_numbers(line.mean), line.more, strict=True)
     ]
-    look = {"dash": "" if faint else dash_of(place), "opacity": 0.08 if faint else 0.18}
-    more = {"name": label, "legendgroup": group, "marker": marker, **look}
+    more = {"name": label, "legendgroup": group, "marker": marker, "dash": dash_of(place)}
     return line_with_band(line.x, line.mean, (line.lower, line.upper), hover, color, **more)

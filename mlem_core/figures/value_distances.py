@@ -1,4 +1,4 @@
-"""Distances between the values of a feature: matrices, and lines over the layers.
+"""Distances between the values of a feature, a matrix a layer.
 
 The tables are those of `mlem_core.measures.value_distances.value_distances`.
 """
@@ -15,12 +15,9 @@ import plotly.graph_objects as go
 from mlem_core.analysis.maps import some_layers
 from mlem_core.base.typing import Layer
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
-from mlem_core.figures.naming import layer_in_model, layer_titles, model_labels
-from mlem_core.figures.profiles import layer_axes
+from mlem_core.figures.naming import layer_titles
 from mlem_core.figures.style import (
     CLEAR,
-    LINE,
-    PALETTE,
     SEQUENTIAL,
     SIZE,
     TITLE,
@@ -28,19 +25,15 @@ from mlem_core.figures.style import (
     as_number,
     bar_title,
     color_axis,
-    curve,
     heatmap,
     in_full,
     in_panel,
-    once_in_legend,
     panel_layout,
-    scatter,
     short,
     short_names,
 )
 
 MANY, LABELLED = 12, 24  # values from which on labels are small, and labels at most
-NAMED = 5  # pairs of values that are named
 _CELL = 46  # px; of a large matrix
 
 
@@ -181,80 +174,4 @@ def draw_values_matrices(context: FigureContext) -> RenderedFigure | None:
         f"Squared distance of every two values of {name} (mean over folds), {TARGET_UNITS}. "
         f"Diagonal: two stimuli of one value. Empty: values of no pair. {some}{context.basis}",
         own,
-    )
-
-
-def value_lines(table: pd.DataFrame, feature: str, across: int = 3) -> go.Figure:
-    """The squared distance of every two values over the layers, a panel a model.
-
-    The `NAMED` pairs that are furthest apart (mean over all layers) are named, others grey.
-
-    Parameters
-    ----------
-    table : as for `value_matrices`
-    """
-    own = table[(table["feature"] == feature) & (table["value_a"] != table["value_b"])]
-    own = own[own["n_pairs"] > 0].sort_values("layer", kind="stable")
-    names = _values(table[table["feature"] == feature])
-    labels = dict(zip(names, short_names(names), strict=True))
-    means = own.groupby(["value_a", "value_b"], sort=False)["distance"].mean()
-    furthest = [(str(a), str(b)) for a, b in means.nlargest(NAMED).index]
-    models = [str(model) for model in dict.fromkeys(table["model"])]
-    longest = TITLE - 7 if min(across, len(models)) > 2 else TITLE
-    layout, places = panel_layout(model_labels(models, longest), height=340, across=across)
-    traces: list[Trace] = []
-    for model, (ref, first) in zip(models, places, strict=True):
-        lines = {
-            (str(a), str(b)): line
-            for (a, b), line in own[own["model"] == model].groupby(
-                ["value_a", "value_b"], sort=False
-            )
-        }
-        grey = [line for pair, line in lines.items() if pair not in furthest]
-        drawn = [_grey(grey)] if grey else []
-        for place, pair in enumerate(furthest):
-            if (line := lines.get(pair)) is not None:
-                color, name = PALETTE[place], f"{labels[pair[0]]} / {labels[pair[1]]}"
-                look: dict[str, Any] = {"name": name, "marker": {"size": 6, "color": color}}
-                drawn.append(
-                    curve(line["layer"], line["distance"], _of_layers(line), color, **look)
-                )
-        traces += in_panel(ref, drawn)
-        numbers = table.loc[table["model"] == model, "layer"]
-        layer_axes(layout, ref, (model, numbers), "squared distance" if first else None)
-    return go.Figure({"data": once_in_legend(traces), "layout": layout})
-
-
-def _grey(lines: Sequence[pd.DataFrame]) -> Trace:
-    """All other pairs as one trace, with gaps between their lines."""
-    x: list[Any] = []
-    y: list[Any] = []
-    hover: list[str] = []
-    for line in lines:
-        x += [*line["layer"], None]
-        y += [*line["distance"], None]
-        hover += [*_of_layers(line), ""]
-    look = {"line": {"color": "rgba(140,140,140,0.4)", "width": 1}, "name": "other pairs"}
-    return scatter(x, y, hover, "lines+markers", marker={"size": 3, "color": LINE}, **look)
-
-
-def _of_layers(line: pd.DataFrame) -> list[str]:
-    return [
-        f"{_told(row)}<br>{layer_in_model((row.model, row.layer))}" for row in line.itertuples()
-    ]
-
-
-@figure("values_layers", "Distances of the values", "How far apart the values are, layer by layer.")
-def draw_values_layers(context: FigureContext) -> RenderedFigure | None:
-    """The distances of the values over the layers."""
-    values = values_of(context)
-    if values is None or not context.several:
-        return None
-    own, name = _own(*values), context.names.feature(values[1])
-    return RenderedFigure(
-        value_lines(*values),
-        f"Distances of the values of {name} over the layers",
-        f"Squared distance of every two values of {name} over the layers (mean over folds), "
-        f"{TARGET_UNITS}. Named: the pairs furthest apart on average. {context.basis}",
-        own[own["value_a"] != own["value_b"]],
     )

@@ -147,14 +147,13 @@ NO_INTERACTIONS = "Products of two features are columns of their own: run the an
 
 
 def values_in_layers(view: View) -> None:
-    """The distances of the values of a feature: over the layers, and a matrix a layer."""
+    """The distances of the values of a feature, a matrix a layer."""
     results = view.results
     if not results.resolved:
         _offer_by_value(view)
         return
     feature = _feature(results)
-    for figure in ("values_layers", "values_matrices"):
-        exporting.show_figure(view, figure, feature=feature)
+    exporting.show_figure(view, "values_matrices", feature=feature)
     table = results.value_distances
     own = table[table["feature"] == feature]
     called = stored.names().feature(feature)

@@ -75,7 +75,7 @@ def test_a_variant_is_a_run_on_the_changed_arrays(brain, positions, units, dista
     assert analysis.manifest["parameters"].get("units", "raw") == units
 
 
-VALUES = ("values_layers", "values_matrices")
+VALUES = ("values_matrices",)
 
 
 def of_arrays(folder, table, **choices):

@@ -91,7 +91,6 @@ OF_LAYERS: dict[str, Callable[[Given], go.Figure]] = {
     ),
     "terms": lambda of: figures.term_matrices(dict.fromkeys(of.features, of.square)),
     "values": lambda of: figures.value_matrices(of.distances, of.features[0], of.layers),
-    "values over layers": lambda of: figures.value_lines(of.distances, of.features[0]),
     "audit": audited,
 }
 DRAWN = OF_LAYERS | {

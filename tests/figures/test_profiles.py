@@ -54,28 +54,6 @@ def test_profiles_draw_the_means_and_spreads_over_folds():
         np.testing.assert_allclose(named(figure, CEILING)[number].y, fits["ceiling"].mean())
 
 
-def test_in_print_each_feature_has_a_panel_with_a_line_a_model_over_relative_depth():
-    importance, last = importance_of(), {"a": 8, "b": 2}
-    chance = importance.rename(columns={"importance": "chance"})
-    marks = figures.Annotations(flags={("b", 1): "<changes>"}, chance=chance)
-    figure = figures.feature_panels(
-        importance, scores_of(importance), FEATURES, last, annotations=marks
-    )
-    assert [one.text for one in figure.layout.annotations] == [*FEATURES, "held-out ρ"]
-    for model in "ab":
-        own = importance[(importance["model"] == model) & (importance["feature"] == FEATURES[1])]
-        expected = own.groupby("layer")["importance"].mean()
-        (line,) = [t for t in named(figure, model) if t.xaxis == "x2" and t.mode == "lines+markers"]
-        np.testing.assert_allclose(line.x, expected.index / last[model])
-        np.testing.assert_allclose(line.y, expected)
-    (flag,) = named(figure, "flagged")
-    rho = scores_of(importance).groupby(["model", "layer"])["rho"].mean()
-    assert (flag.x[0], flag.y[0]) == pytest.approx((0.5, rho["b", 1]))
-    (band, *_) = [t for t in figure.data if (t.name or "").startswith("chance") and t.xaxis == "x2"]
-    most = importance.loc[importance["feature"] == FEATURES[1], "importance"].max()
-    assert max(band.y) == pytest.approx(most)
-
-
 def intervals_of(importance):
     """0.1 below and 0.3 above each mean; `pos` in layer 1 is not above 0 for sure."""
     each = importance.groupby(["model", "layer", "feature"], sort=False)["importance"].mean()
@@ -200,19 +178,6 @@ def test_matrices_of_values_share_a_scale_and_leave_out_what_no_pair_tells(dista
             seen = row.n_pairs > 0
             np.testing.assert_equal(trace.z[i][j], row.distance if seen else np.nan)
             assert (f"{row.n_pairs} pairs" in trace.hovertext[i][j]) == seen
-
-
-def test_lines_name_the_pairs_furthest_apart_and_leave_out_what_no_pair_has(distances):
-    few = distances.copy()
-    few.loc[(few["value_a"] == VALUES[0]) & (few["value_b"] == "verb"), "n_pairs"] = 0
-    figure = figures.value_lines(few, "pos")
-    apart = few[(few["value_a"] != few["value_b"]) & (few["n_pairs"] > 0)]
-    means = apart.groupby(["value_a", "value_b"])["distance"].mean().sort_values()
-    first = [t for t in figure.data if t.name != "other pairs" and t.showlegend]
-    assert len(first) == 5 == len(means)
-    a, b = means.index[-1]
-    own = apart[(apart["value_a"] == a) & (apart["value_b"] == b) & (apart["model"] == "m")]
-    np.testing.assert_allclose(first[0].y, own["distance"])
 
 
 def test_counts_are_the_counts_of_the_table():

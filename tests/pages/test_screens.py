@@ -300,7 +300,6 @@ def test_values_are_told_apart_where_that_is_chosen(mine):
     matrix = next(one for one in matrices if one["type"] == "heatmap")
     (act, fact, _, _), *_ = matrix["z"]
     assert fact < matrix["z"][0][2] and fact < matrix["z"][1][2] and act == 0
-    assert any(" / " in name for name in screen.traces("values-layers"))
     # An estimator that cannot tell them apart is refused before anything runs.
     refused = Screen("heatmaps", **screen.address, fit="spearman")
     assert "kind is coded by value" in refused.errors[0] and refused.figures == {}

@@ -16,7 +16,7 @@ from mlem_core import Store, explain, run, with_intervals
 from mlem_core.base.labels import Names
 from mlem_core.cli.commands import main
 from mlem_core.cli.found import found
-from mlem_core.figures import Paper, feature_panels, similarity_matrices, waterfall
+from mlem_core.figures import Paper, profiles, similarity_matrices, waterfall
 from mlem_core.figures.plots import FIGURES, Drawing, FigureContext, draw
 from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.report.chosen import Chosen, as_zip
@@ -126,7 +126,7 @@ def test_no_identifier_is_left_in_words(tmp_path):
     shown = FigureContext(analysis, analysis.select(), analysis.results(), drawing)
     made = {name: draw(name, shown) for name in FIGURES}
     made = {name: one for name, one in made.items() if one is not None}
-    assert {"profiles", "values_layers", "values_matrices", "two_layers", "why"} <= set(made)
+    assert {"profiles", "values_matrices", "two_layers", "why"} <= set(made)
     for name, one in made.items():
         drawn = json.loads(
             one.figure.to_json(),
@@ -154,7 +154,7 @@ def test_repr_headline_and_plots_are_those_of_the_tables(systems):
     assert "<td>position</td>" in why._repr_html_()
     sure = with_intervals(why, analysis, store)
     assert repr(sure) == f"{sure.headline} {sure.how_sure}" and "Position accounts" in repr(sure)
-    same = feature_panels(results.importance, results.scores, names, {"one": 2, "two": 2})
+    same = profiles(results.importance, results.scores, names)
     # An analysis of an older version has no marks.
     analysis = replace(analysis, variance=None)
     assert analysis.plot.profiles() == same
