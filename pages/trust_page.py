@@ -59,11 +59,10 @@ def _tests(view: View) -> None:
         sample = sampled_of(len(view.analysis.stimuli), view.analysis.pairs.n_pairs)
         if sample:
             st.caption(sample)
-        correction = uncertainty.choose_correction()
         uncertainty.show_tests(
             view,
             intervals,
-            score_table(intervals, view.layers, correction),
+            score_table(intervals, view.layers),
             "importance-tests",
             "Importances and scores",
             "Of each layer's held-out ρ and importances; p says whether an importance is above 0 "
@@ -76,7 +75,7 @@ def _tests(view: View) -> None:
             uncertainty.show_tests(
                 view,
                 chosen,
-                tested_similarities(view.analysis, chosen, view.layers, correction),
+                tested_similarities(view.analysis, chosen, view.layers),
                 "similarity-tests",
                 "Similarities",
                 f"Of both similarities of every two layers; {name}_p says whether "
@@ -89,7 +88,7 @@ def _tests(view: View) -> None:
             uncertainty.show_tests(
                 view,
                 intervals,
-                importance_difference_table(intervals, parse_layer(a), parse_layer(b), correction),
+                importance_difference_table(intervals, parse_layer(a), parse_layer(b)),
                 "difference-tests",
                 "Where the two chosen layers differ",
                 f"Importance in {one} less that in {other}, the same blocks left out on both sides "

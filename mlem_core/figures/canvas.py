@@ -66,10 +66,10 @@ def pair_data(context: FigureContext, progress: str = "") -> Canvas:
     }
 
 
-def _shown_matrices(context: FigureContext) -> tuple[str, bool, str]:
-    """Key of the two matrices: the similarity, whether it is tested, and the correction."""
+def _shown_matrices(context: FigureContext) -> tuple[str, bool]:
+    """Key of the two matrices: the similarity, and whether it is tested."""
     name = "RSA" if context.compared is None else context.compared.similarity.name
-    return name, context.similarity_tests is None, context.correction
+    return name, context.similarity_tests is None
 
 
 def _of_all_layers(context: FigureContext) -> Canvas:

@@ -59,7 +59,7 @@ class Drawing:
     options : what else one chooses of a figure, by name: "feature" (coded by value),
         "similarity" (in the place of RSA, where it is in the store), "color" (the feature that
         colours the stimuli), "order" (of the layers of the matrices: "model" or "clustering"),
-        "correction" (of p-values), "mapped" (the model whose layers are mapped),
+        "mapped" (the model whose layers are mapped),
         "erased", "erased_at", "erased_tokens", "other" (see `mlem_core.figures.why`)
     screen : whether they stand on a screen beside others: panels below each other where there is
         little room, and `pair` is marked
@@ -215,11 +215,6 @@ class FigureContext:
         a, b = map(self.names.layer_title, self.pair)
         return a, b
 
-    @property
-    def correction(self) -> str:
-        """Correction of p-values, by its name."""
-        return self.drawing.options.get("correction", "bh")
-
     def intervals_of(self, similarity: str) -> LayerIntervals | None:
         """Confidence intervals of what is selected, where they have been computed."""
         store = self.drawing.store
@@ -244,18 +239,15 @@ class FigureContext:
         """Scores and importances of all layers with intervals and tests."""
         if (intervals := self.intervals) is None:
             return None
-        asked = intervals, self.selection.layers, self.correction
-        key = "score tests", self.correction
-        return self.once(key, lambda: score_table(*asked))
+        return self.once("score tests", lambda: score_table(intervals, self.selection.layers))
 
     @cached_property
     def similarity_tests(self) -> FamilyOfTests | None:
         """Both similarities of every two layers with intervals and tests."""
         if (intervals := self.intervals) is None or not self.several:
             return None
-        asked = self.analysis, intervals, self.selection.layers, self.correction
-        key = "similarity tests", self.correction
-        return self.once(key, lambda: tested_similarities(*asked))
+        asked = self.analysis, intervals, self.selection.layers
+        return self.once("similarity tests", lambda: tested_similarities(*asked))
 
     @cached_property
     def importance_chance(self) -> pd.DataFrame | None:

@@ -33,7 +33,7 @@ VIEW = (
     "analysis", "features", "show_models", "show_layers", "a", "b", "colour",
     "term", "which", "mapped",
     "fit", "products", "cells",
-    "correction", "way", "group", "apart", "valued",
+    "way", "group", "apart", "valued",
     "order", "marks", "similarity", "detail", "part", "measure", "system_a", "system_b",
     "erased", "erased_at", "erased_tokens",
 )  # fmt: skip

@@ -26,11 +26,6 @@ from pages.parts import background, choices, exporting, frame, stored
 from pages.parts.choices import plain
 from pages.parts.view import HIDDEN, View
 
-CORRECTION_NAMES = {
-    "bh": "Benjamini-Hochberg (false discoveries)",
-    "bonferroni": "Bonferroni (any false finding)",
-    "none": "not corrected",
-}
 SHOWN = "shown"
 
 
@@ -122,29 +117,11 @@ def score_chance(view: View) -> None:
         )
         return
     _draw_tests(
-        family_of_tests(found, "scores", chosen_correction()),
+        family_of_tests(found, "scores"),
         "chance-tests",
         f"rho: held-out ρ; chance: its mean over labels permuted between {permuted}, where "
         f"what all labels share{place} is left as it is. {sample}".rstrip(),
     )
-
-
-def choose_correction() -> str:
-    """The choice of how p-values are corrected, drawn once for all tables of a page."""
-    return choices.choose_one(
-        "Correction for many tests",
-        CORRECTION_NAMES,
-        "correction",
-        "bh",
-        help="What is done to the p-values of a family of tests, so that many tests do not make "
-        "findings by chance.",
-    )
-
-
-def chosen_correction() -> str:
-    """Correction of p-values, the same on all pages."""
-    chosen = choices.get_one("correction", "bh")
-    return chosen if chosen in CORRECTION_NAMES else "bh"
 
 
 def around(interval: Sequence[float] | None, more: str = "") -> dict[str, Any]:

@@ -68,7 +68,6 @@ def _memory(job_id: str, selection: Selection) -> dict[Hashable, Any]:
 OPTIONS = {
     "color": "colour",
     "feature": "valued",
-    "correction": "correction",
     "order": "order",
     **{name: name for name in ("measure", "system_a", "system_b")},
 }
