@@ -71,19 +71,14 @@ def _matrices(view: View) -> None:
 
 def _order(view: View) -> None:
     """The choice of how the matrices are drawn."""
-    with st.popover(
-        "Order, marks", icon=":material/sort:", key="order and marks", help="How they are drawn."
-    ):
-        choices.choose_one(
-            "Order of the layers",
-            ORDERS,
-            "order",
-            "model",
-            help="Similar layers beside each other, with their tree, or each model's layers in "
-            "their order.",
-        )
-        if len(view.shown().marks):
-            uncertainty.choose_marks()
+    choices.choose_one(
+        "Order of the layers",
+        ORDERS,
+        "order",
+        "model",
+        help="Similar layers beside each other, with their tree, or each model's layers in their "
+        "order.",
+    )
 
 
 def _features(view: View, a: str, b: str) -> None:

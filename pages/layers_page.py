@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -182,14 +181,13 @@ def _numbers(row: Mapping[str, Any]) -> str:
 def _table(shown: FigureContext) -> pd.DataFrame:
     results, layers = shown.results, list(shown.selection.layers)
     rho = results.scores.groupby(["model", "layer"])["rho"].mean()
-    every = replace(shown, drawing=replace(shown.drawing, flags=True))
     found = discordant_pairs(
         decomposition(shown),
         results.similarity_profiles.to_numpy(),
         rho[layers].to_numpy(),
         layers,
         results.n_profile_features,
-        {frozenset(pair) for pair in every.reasons("rsa")},
+        {frozenset(pair) for pair in shown.reasons("rsa")},
     )
     return found if shown.intervals is None else with_bounds(found, shown.intervals, layers)
 

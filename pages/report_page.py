@@ -29,7 +29,8 @@ from pages.parts.view import View, view_of
 
 
 def _show_report(view: View) -> None:
-    size, flags = _how_printed()
+    with st.expander("Size and font of all figures", icon=":material/straighten:"):
+        size = paper("report")
     job_id = view.analysis_id
     chosen, lost = read_report(notes.read_notes(job_id, stored.store()))
     for sentence in lost:
@@ -39,7 +40,7 @@ def _show_report(view: View) -> None:
     if not chosen:
         how = " Add a figure here, or with *Add to report* under *Export* below any figure."
         inform(f"Nothing is chosen yet.{'' if view_only() else how}")
-    cards = [_Card(job_id, at, one, size, flags) for at, one in enumerate(chosen)]
+    cards = [_Card(job_id, at, one, size) for at, one in enumerate(chosen)]
     for card in cards:
         frame.attempt(card.show)
     if not view_only():
@@ -48,20 +49,6 @@ def _show_report(view: View) -> None:
     if chosen:
         frame.attempt(lambda: _download(view, cards, size))
     st.caption("*Download*, at the top, has all tables and figures of the analysis as one zip.")
-
-
-def _how_printed() -> tuple[Paper, bool]:
-    """The size and font of all figures, and whether what an audit flags is marked in them."""
-    with st.expander("Size and font of all figures", icon=":material/straighten:"):
-        size = paper("report")
-        flags = st.checkbox(
-            "Mark what the audit flags",
-            value=True,
-            key="report flags",
-            help="Triangles and dots at layers, and pairs of layers, whose conclusions change in "
-            "the audit.",
-        )
-    return size, flags
 
 
 def _offer_figures(view: View) -> None:
@@ -185,7 +172,7 @@ def _download(view: View, cards: Sequence[_Card], paper: Paper) -> None:
 
 @stored.kept(64, show_spinner="Drawing the figure …")
 def _drawn(_card: _Card, _called: Names, _view: View, key: str) -> RenderedFigure:
-    how = Drawing(store=stored.store(), narrow=_card.paper.narrow, flags=_card.flags, names=_called)
+    how = Drawing(store=stored.store(), narrow=_card.paper.narrow, names=_called)
     return _card.chosen.drawn(_view.analysis, _view.results, how)
 
 
@@ -199,14 +186,12 @@ class _Card:
     at : its place, from 0
     chosen : what it is
     paper : size and font of all figures
-    flags : whether what an audit flags is marked
     """
 
     job_id: str
     at: int
     chosen: Chosen
     paper: Paper
-    flags: bool
 
     @property
     def name(self) -> str:
@@ -216,7 +201,7 @@ class _Card:
     def drawn(self, called: Names) -> RenderedFigure | None:
         """The figure as it is printed; None while its tables are computed (which is shown)."""
         view = view_of(self.chosen.analysis, self.chosen.selection)
-        key = repr((self.chosen.to_dict(), called, self.paper.narrow, self.flags))
+        key = repr((self.chosen.to_dict(), called, self.paper.narrow))
         return None if view is None else _drawn(self, called, view, key)
 
     def show(self) -> None:

@@ -54,7 +54,6 @@ class Drawing:
     store : where representations, intervals and the audit may be; without one there are no maps of
         the stimuli, and figures show spreads over folds
     narrow : whether panels stand below each other, for one column of a journal
-    flags : whether what an audit flags is marked
     names : how features and models are called
     options : what else one chooses of a figure, by name: "feature" (coded by value),
         "similarity" (in the place of RSA, where it is in the store), "color" (the feature that
@@ -68,7 +67,6 @@ class Drawing:
     pair: tuple[Layer, Layer] | None = None
     store: Store | None = None
     narrow: bool = False
-    flags: bool = True
     names: Names = field(default_factory=Names)
     options: Mapping[str, str] = field(default_factory=dict)
     screen: bool = False
@@ -289,8 +287,8 @@ class FigureContext:
         return of_run if self.flagged is None else pd.concat((of_run, self.flagged))
 
     def reasons(self, measure: str) -> dict:
-        """Reasons why layers, or pairs of them, are flagged in a measure, where flags are drawn."""
-        return dict(flags.reasons(self.marks, measure)) if self.drawing.flags else {}
+        """Reasons why layers, or pairs of them, are flagged in a measure."""
+        return dict(flags.reasons(self.marks, measure))
 
     @cached_property
     def _compared(self) -> LayerSimilarity | None:

@@ -34,7 +34,7 @@ VIEW = (
     "term", "which", "mapped",
     "fit", "products", "cells",
     "way", "group", "apart", "valued",
-    "order", "marks", "similarity", "detail", "part", "measure", "system_a", "system_b",
+    "order", "similarity", "detail", "part", "measure", "system_a", "system_b",
     "erased", "erased_at", "erased_tokens",
 )  # fmt: skip
 NAMES = (*FORM, *VIEW)

@@ -22,11 +22,9 @@ from mlem_core.inference.resample import ZERO, generalises, how_computed, permut
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.robustness.flags import of_two, reasons
-from pages.parts import background, choices, exporting, frame, stored
+from pages.parts import background, exporting, frame, stored
 from pages.parts.choices import plain
-from pages.parts.view import HIDDEN, View
-
-SHOWN = "shown"
+from pages.parts.view import View
 
 
 def offer_intervals(view: View, similarity: str = RSA) -> None:
@@ -117,7 +115,7 @@ def score_chance(view: View) -> None:
         )
         return
     _draw_tests(
-        family_of_tests(found, "scores"),
+        family_of_tests(found, "scores", "bh"),
         "chance-tests",
         f"rho: held-out ρ; chance: its mean over labels permuted between {permuted}, where "
         f"what all labels share{place} is left as it is. {sample}".rstrip(),
@@ -136,19 +134,6 @@ def below_metric(span: str) -> dict[str, Any]:
     if not span:
         return {}
     return {"delta": f"95 % CI {span}", "delta_color": "off", "delta_arrow": "off"}
-
-
-def choose_marks() -> None:
-    """Let the user hide what is flagged, in figures and in what is saved of them."""
-    choices.choose_one(
-        "Marks",
-        [SHOWN, HIDDEN],
-        "marks",
-        SHOWN,
-        help="Dots and triangles where a conclusion of the figure changes in the audit by twice "
-        "its limit or more, or position 0 or one unit has a large part of the variance of a layer. "
-        "Confidence has all that changes.",
-    )
 
 
 def say_of_pair(view: View, a: str, b: str) -> None:

@@ -23,9 +23,6 @@ from pages.parts import background, choices, stored
 from pages.parts.choices import inform, plain
 from pages.parts.screens import SCREENS
 
-# The choice that draws no marks of the audit.
-HIDDEN = "hidden"
-
 
 class _UnfittedError(Exception):
     """The tables take long, and are not in the store yet."""
@@ -115,7 +112,6 @@ class View:
         drawing = Drawing(
             self.chosen_pair,
             stored.store(),
-            flags=choices.get_one("marks") != HIDDEN,
             names=stored.names(),
             options=self.options(**options),
             screen=True,
