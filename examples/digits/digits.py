@@ -89,9 +89,13 @@ def make(out: Path, n_images: int, seed: int) -> float:
     ]
     images = data.images[unseen]
     write_csv(features(images, data.target[unseen]), out / "digits.csv")
-    np.savez(out / "trained.npz", **layers(images, network.coefs_, network.intercepts_))
+    np.savez(
+        out / "trained.npz",
+        allow_pickle=False,
+        **layers(images, network.coefs_, network.intercepts_),
+    )
     zeros = [np.zeros_like(bias) for bias in network.intercepts_]
-    np.savez(out / "untrained.npz", **layers(images, fresh, zeros))
+    np.savez(out / "untrained.npz", allow_pickle=False, **layers(images, fresh, zeros))
     return float(network.score(data.data[unseen] / 16, data.target[unseen]))
 
 

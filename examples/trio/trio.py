@@ -20,8 +20,7 @@ from mlem_core import AnalysisSpec, Store, figures, run
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.data.stimulus_csv import write_table
 from mlem_core.groups.members import Members, model_similarity
-from mlem_core.groups.profiles import nearest_depth
-from mlem_core.groups.summary import GroupSummary, lines
+from mlem_core.groups.summary import GroupSummary, group_tables, lines
 from mlem_core.measures.decomposition import decompose
 from mlem_core.models.registry import MODELS, of_several_seeds, seeds, variants
 
@@ -94,7 +93,7 @@ def best(analysis: Analysis) -> pd.DataFrame:
             )
             for prefix, suffix in (("", ""), ("random_", "@random")):
                 at = [analysis.layers.index((model + suffix, layer)) for model, layer in ends]
-                found = decompose(analysis.pairs.of_layers(at), analysis.rsa[at][:, at])
+                found = decompose(analysis.pairs.of_layers(at).moments)
                 terms = found.pair(0, 1).set_index("term")["value"].to_dict()
                 values = {"rsa": analysis.rsa[at[0], at[1]]} | terms
                 row |= {f"{prefix}{name}": value for name, value in values.items()}
@@ -135,7 +134,7 @@ def write_groups(analysis: Analysis, features: list[str], out: Path, name: str) 
     trained = [one for one in analysis.layers if not one[0].endswith("@random")]
     selected = analysis.select(layers=trained)
     found = GroupSummary(analysis, analysis.results_of(selected), selected)
-    for file, table in found.tables().items():
+    for file, table in group_tables(found).items():
         write_table(table.round(4), out / f"{Path(file).stem}-{name}.csv")
     write_table(of_members_of_kinds(analysis).round(4), out / f"members-{name}.csv")
     (out / f"groups-{name}.txt").write_text("\n".join(lines(found)) + "\n", encoding="utf-8")
@@ -169,11 +168,11 @@ def main() -> None:
     analysis = of_training()
     results = analysis.results()
     trained = GroupSummary(analysis, results)
-    for file, table in trained.tables().items():
+    for file, table in group_tables(trained).items():
         write_table(table, out / file)
     features = [feature.name for feature in analysis.stimuli.features]
-    middle = nearest_depth(trained.trajectories, 0.5)
-    save(figures.trajectories(middle, features), out / "training.svg")
+    of_mean = trained.trajectories[trained.trajectories["layer"].isna()]
+    save(figures.trajectories(of_mean, features), out / "training.svg")
     write_table(by_layer(analysis), out / "layers-training.csv")
 
 
