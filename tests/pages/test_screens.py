@@ -317,6 +317,15 @@ def test_decoding_stands_beside_the_profiles_and_is_kept(mine):
 
 
 @pytest.mark.slow
+def test_scores_are_tested_against_permuted_labels(mine):
+    screen = Screen("trust", analysis=mine.jobs[0].id).unfold("folded chance")
+    screen.press("Test the scores")
+    screen.unfold("folded chance", "folded chance-tests")
+    (table,) = screen.app.dataframe
+    assert {"rho", "chance", "p", "p_corrected"} <= {*table.value} and table.value["p"].max() < 0.1
+
+
+@pytest.mark.slow
 def test_intervals_and_tests_are_corrected(mine):
     screen = Screen("trust", analysis=mine.jobs[0].id)
     screen.press("Add confidence intervals and tests")
