@@ -94,16 +94,17 @@ def lint(stimuli: StimulusSet, spec: AnalysisSpec = DEFAULT) -> Lint:
 
 
 def _levels(of_feature: Mapping[str, str]) -> Iterator[StimulusFinding]:
-    """The units that the features are constant on; none where on single stimuli only."""
-    if {*of_feature.values()} - {STIMULUS}:
-        parts = [
-            f"{level}: {listed([name for name, own in of_feature.items() if own == level])}"
-            for level in dict.fromkeys(of_feature.values())
-        ]
+    """The units that features are constant on; none where on single stimuli only."""
+    parts = [
+        f"{listed([name for name, own in of_feature.items() if own == level])} ({level})"
+        for level in dict.fromkeys(of_feature.values())
+        if level != STIMULUS
+    ]
+    if parts:
         yield StimulusFinding(
             "note",
             "levels",
-            f"Level of the features, whose units exchange labels for chance: {'; '.join(parts)}.",
+            f"Constant on units, whose labels are permuted for chance: {'; '.join(parts)}.",
         )
 
 
