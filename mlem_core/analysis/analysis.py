@@ -250,7 +250,7 @@ class Analysis:
         chosen = {**selection.to_dict(), "layers": layers}
         if len({*fold_choices(self.manifest)}) > 1:
             more["folds_choose"] = fold_choices(self.manifest)
-        return {"stimuli": self.stimuli.digest, **chosen, **self.spec.pair_choices, **more}
+        return {"stimuli": self.stimuli.identity, **chosen, **self.spec.pair_choices, **more}
 
     def kept(self, stage: Stage[T], store: Store | None, of: Of = None, **more: Any) -> T | None:
         """A result that is in the store, if there is one; the other parameters are those of `key`.

@@ -86,7 +86,7 @@ def layer_statistics(
     design = PairDesign.of(folds, spec.pairs or None, spec.seed, items=items)
     progress = counting(report, "pairs of stimuli", "layers")
     depends_on = {
-        "stimuli": stimuli.digest,
+        "stimuli": stimuli.identity,
         "layers": [[source.identity, number] for (_, number), source in sources.items()],
         "interactions": spec.interactions,
         # Whose scores have errors from the choice of the pairs.

@@ -7,7 +7,6 @@ of these can be features as well. Every other column of the table that is no fea
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -21,7 +20,17 @@ from mlem_core.base.parameters import Registry
 from mlem_core.base.text import listed, many, short
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.columns import Kind, guess_kind, texts, typed_column
-from mlem_core.data.stimuli import ITEM, UNIT, Feature, Rdm, StimulusSet, bare, words_in
+from mlem_core.data.stimuli import (
+    ITEM,
+    UNIT,
+    Feature,
+    Rdm,
+    StimulusSet,
+    bare,
+    without_punctuation,
+    word_span,
+    words_in,
+)
 
 # What frequencies are those of, unless it is said.
 LANGUAGE = "en"
@@ -73,7 +82,8 @@ def frequency(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
         raise unknown("language of frequencies", language, known)
     import wordfreq
 
-    zipf = cache(lambda word: wordfreq.zipf_frequency(bare(word), language))
+    # With its case, which some languages have rules of their own for: I is ı in Turkish.
+    zipf = cache(lambda word: wordfreq.zipf_frequency(without_punctuation(word), language))
     try:
         values = np.array(list(map(zipf, stimuli.words)), dtype=np.float64)
     except ImportError as error:  # Chinese, Japanese and Korean need packages that find words
@@ -106,7 +116,7 @@ def _from_start(stimuli: StimulusSet) -> IntArray:
 
 
 def of_words(change: Callable[[str], Any], stimuli: StimulusSet) -> list[Any]:
-    """Value of each word without the punctuation around it: (n_stimuli,)."""
+    """Value of each word, as `bare` has it: (n_stimuli,)."""
     return [change(bare(word)) for word in stimuli.words]
 
 
@@ -124,9 +134,12 @@ def neighbour(step: int, stimuli: StimulusSet) -> list[str]:
 
 def punctuation(stimuli: StimulusSet) -> list[str]:
     """Signs before and after each word, or each sentence, as in "( )": (n_stimuli,)."""
-    edges = re.compile(r"^(\W*)(?:.*\w)?(\W*)$", re.DOTALL)
-    found = {text: " ".join(edges.findall(text)[0]) for text in set(stimuli.words)}
-    return [found[text] for text in stimuli.words]
+
+    def signs(text: str) -> str:
+        start, end = word_span(text)
+        return f"{text[:start]} {text[end:]}"
+
+    return list(map(cache(signs), stimuli.words))
 
 
 def _ending(n: int, stimuli: StimulusSet) -> list[str]:

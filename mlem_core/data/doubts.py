@@ -134,6 +134,8 @@ def of_sentences(cells: Cells) -> Iterator[str]:
         what = [name for name, pattern in _HARD_TO_SEE.items() if pattern.search(text)]
         for char in sorted(set(_UNSEEN.findall(text))):
             what.append(f"{unicodedata.name(char, 'a character').lower()} (U+{ord(char):04X})")
+        if not unicodedata.is_normalized("NFC", text):
+            what.append("letters in another Unicode form than most texts (NFC)")
         marked |= {name: row for name in what if name not in marked}
     if marked:
         parts = [f"{what} in row {row}" for what, row in marked.items()]

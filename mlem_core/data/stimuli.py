@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
@@ -112,6 +113,13 @@ class StimulusSet:
     def digest(self) -> str:
         """SHA-256 (hex) of the table's content, however it was written, and the features' kinds."""
         return _digest(self)
+
+    @cached_property
+    def identity(self) -> str:
+        """`digest`, and where not all letters are ASCII the version of the rule by which words are
+        compared: results in a store depend on both."""
+        ascii_only = all(map(str.isascii, self.sentences))
+        return self.digest if ascii_only else f"{self.digest} words 2"
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -286,12 +294,33 @@ def _recurring(names: list[str], groups: NDArray[np.int64]) -> NDArray[np.int64]
     return codes if len(in_groups) > int(codes.max(initial=-1)) + 1 else None
 
 
-def bare(word: str) -> str:
-    """A word without case and surrounding punctuation (unless it is nothing else)."""
+def word_span(text: str) -> tuple[int, int]:
+    """Start and end of a text without the punctuation around it, both its length if it is nothing
+    else; combining marks, such as vowel signs, belong to the letter before them."""
     # One pattern for both edges would look at a run of signs from each of its places.
-    first, last = _INSIDE.search(word), _INSIDE.search(word[::-1])
-    inside = word[first.start() : len(word) - last.start()] if first and last else word.strip()
-    return inside.casefold()
+    first, last = _INSIDE.search(text), _INSIDE.search(text[::-1])
+    if first is None or last is None:
+        return len(text), len(text)
+    end = len(text) - last.start()
+    while end < len(text) and unicodedata.category(text[end]).startswith("M"):
+        end += 1
+    return first.start(), end
+
+
+def without_punctuation(word: str) -> str:
+    """A word in Unicode's composed form (NFC), without the punctuation around it (unless it is
+    nothing else)."""
+    word = unicodedata.normalize("NFC", word)
+    start, end = word_span(word)
+    return word[start:end] or word.strip()
+
+
+def bare(word: str) -> str:
+    """A word as words are compared: `without_punctuation` and without case.
+
+    It has as many characters as the word with its case: ß stays one, and so does İ.
+    """
+    return without_punctuation(word).lower().replace("i\u0307", "i")
 
 
 def words_in(sentences: Sequence[str | None]) -> IntArray:

@@ -153,7 +153,7 @@ def _word_rows(bank: Treebank) -> list[dict[str, Any]]:
                     "sentence": sentence.text,
                     "word_index": token.place,
                     "word": word,
-                    "item": (token.lemma or token.form).casefold(),
+                    "item": bare(token.lemma or token.form),
                     "upos": None if token.upos == NO_VALUE else token.upos,
                     **{_feature_name(name): _value(name, v) for name, v in token.feats.items()},
                     "relation": token.relation,

@@ -45,9 +45,10 @@ FEWEST = 10
 def surprisal(stimuli: StimulusSet, name: str, device: str = "auto") -> FloatArray:
     """−log2 of the probability of each word after the words before it: (n_stimuli,), in bits.
 
-    The sum over the word's sub-tokens, what is glued to it included. A start token comes before the
-    sentence where the model has one; without it the first word has nothing before it and is
-    missing (NaN).
+    The sum over the word's sub-tokens, what is glued to it included: of a text that goes on with
+    them, whether or not the word ends there (Pimentel and Meister 2024 have the difference). A
+    start token comes before the sentence where the model has one; without it the first word has
+    nothing before it and is missing (NaN).
 
     Parameters
     ----------
