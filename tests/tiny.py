@@ -114,13 +114,18 @@ ARCHITECTURES = tuple(_configs())
 
 def save(kind: str, folder: Path, **changes: Any) -> Path:
     """Save a tiny model of an architecture with its tokenizer; `changes` go into its config."""
+    tokenizer_kind, config_name, settings = _configs()[kind]
+    return save_class(config_name, folder, tokenizer_kind, **{**settings, **changes})
+
+
+def save_class(config_name: str, folder: Path, tokenizer_kind: str, **settings: Any) -> Path:
+    """Save a tiny model of a class of configurations of transformers, with a tokenizer."""
     import torch
     import transformers
 
-    tokenizer_kind, config_name, settings = _configs()[kind]
     torch.manual_seed(0)
     with quietly():
-        config = getattr(transformers, config_name)(**{**settings, **changes})
+        config = getattr(transformers, config_name)(**settings)
         transformers.AutoModel.from_config(config).save_pretrained(folder)
         train_tokenizer(tokenizer_kind).save_pretrained(folder)
     return folder

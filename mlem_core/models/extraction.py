@@ -44,7 +44,7 @@ def untouched(batch: IntArray) -> AbstractContextManager[None]:
 
 
 STAGE = "representations"  # of the store
-VERSION = 2  # counted up when the same inputs give other arrays
+VERSION = 3  # counted up when the same inputs give other arrays
 _FLOP_PER_BATCH = {"cpu": 5e10, "cuda": 5e12}  # well under a second: how soon a cancel is heard
 _MAX_TOKENS = {"cpu": 4096, "cuda": 65536}  # more at a time makes no pass faster
 _MAPPED = 64 * 2**20  # bytes written before the files are mapped anew
@@ -146,6 +146,7 @@ def _facts(
         "revision": loaded.revision,
         "note": loaded.note,
         "architecture": type(loaded.model).__name__,
+        "causal": loaded.causal,
         "units": widths,
         "dtype": loaded.dtype,
         "pooling": pooled(stimuli.level, options.pooling).label,

@@ -9,19 +9,23 @@ import contextlib
 import functools
 import importlib.metadata
 import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from logging import CRITICAL
 from typing import TYPE_CHECKING, Any
 
 from mlem_core.base.errors import InputError, first_line
+from mlem_core.base.text import listed
 from mlem_core.storage.digests import Watched, changed
 
 if TYPE_CHECKING:
     import torch
 
 _NO_FILES = Watched("")
+PROBE = 8  # tokens that a model is tried on
+# Largest change of the states before a token that is none, beside the change of its own states.
+_UNSEEN = 1e-4
 
 
 @dataclass(frozen=True)
@@ -155,8 +159,23 @@ def changing(
     return _entering([_blocks(model, n_layers)[layer]], change)
 
 
-def count_blocks(name: str, model: Any) -> tuple[int, bool]:
-    """The number of blocks, and whether the model `streams`, by a run on two tokens.
+def probe_tokens(tokenizer: Any, config: Any) -> list[int]:
+    """`PROBE` + 1 token numbers, spread over the vocabulary, on which a model is tried.
+
+    They are parts of text: special and added tokens are left out, and those that the model's
+    configuration names (a model may mask its padding token by itself).
+    """
+    special = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}
+    for key, value in config.to_dict().items():
+        if key.endswith(("_token_id", "_index")):
+            special |= set(value) if isinstance(value, list) else {value}
+    vocabulary = set(tokenizer.get_vocab().values())
+    tokens = sorted(vocabulary - special) or sorted(vocabulary)
+    return [tokens[at * len(tokens) // (PROBE + 1)] for at in range(PROBE + 1)]
+
+
+def count_blocks(name: str, model: Any, tokens: Sequence[int]) -> tuple[int, bool]:
+    """The number of blocks, and whether the model `streams`, by a run on some tokens.
 
     A model streams where its hidden states are what enters each block, and what it gives at last.
 
@@ -164,34 +183,55 @@ def count_blocks(name: str, model: Any) -> tuple[int, bool]:
     """
     import torch
 
-    n_layers = int(model.config.num_hidden_layers)
     try:
-        ids = torch.zeros((1, 2), dtype=torch.long, device=model.device)
+        n_layers = int(model.config.num_hidden_layers)
+        ids = torch.tensor([tokens], device=model.device)
         states, passed = _full_pass(model, n_layers, ids)
+        shapes = sorted({tuple(state.shape[:-1]) for state in states})
     except Exception as error:
         raise InputError(
             f"the model {name!r} cannot be run on text alone: {first_line(error)}."
         ) from error
-    shapes = {tuple(state.shape[:2]) for state in states}
-    if len(states) != n_layers + 1 or shapes != {(1, 2)}:
+    if len(states) != n_layers + 1 or shapes != [(1, len(tokens))]:
         raise InputError(
-            f"the model {name!r} gives {len(states)} hidden states for {n_layers} layers; "
-            "expected one for each layer and one for the embeddings, of every token."
+            f"the model {name!r} gives {len(states)} hidden states of the shapes "
+            f"{listed([str(shape) for shape in shapes])} for {n_layers} layers; expected one for "
+            f"each layer and one for the embeddings, of the shape (1, {len(tokens)}): one input, "
+            f"{len(tokens)} tokens."
         )
     streams = len(passed) == len(states) and all(map(torch.equal, passed, states))
     return n_layers, streams
 
 
-def is_causal(model: Any, n_layers: int) -> bool:
+def is_causal(model: Any, n_layers: int, tokens: Sequence[int]) -> bool:
     """Whether a token's states depend on what comes before it alone.
 
-    Then changing the last token changes no bit of the others' states.
+    Tokens at several positions are replaced, one at a time. In a causal model the states before
+    them change by rounding alone: mixtures of experts compute the tokens of a batch together. How
+    much that is shows in a second sentence, which stays as it is. Most positions decide.
+
+    Parameters
+    ----------
+    tokens : (n_tokens + 1,) different tokens of text; the last one replaces others
     """
     import torch
 
-    ids = torch.tensor([[0, 1, 2, 3], [0, 1, 2, 4]], device=model.device)
-    first, second = (hidden_states(model, n_layers, row[None]) for row in ids)
-    return all(torch.equal(a[:, :-1], b[:, :-1]) for a, b in zip(first, second, strict=True))
+    ids = torch.tensor([tokens[:-1], tokens[-2::-1]], device=model.device)
+    before = hidden_states(model, n_layers, ids)
+    places = range(1, ids.shape[1], 2)
+    n_causal = 0
+    for place in places:
+        replaced = ids.clone()
+        replaced[0, place] = tokens[-1]
+        after = hidden_states(model, n_layers, replaced)
+        # (n_layers + 1, 2, n_tokens)
+        change = torch.stack(
+            [(a - b).float().norm(dim=-1) for a, b in zip(after, before, strict=True)]
+        )
+        left, replaced_token = change[:, 0, :place].amax(dim=1), change[:, 0, place]
+        rounding = change[:, 1].amax(dim=1)
+        n_causal += bool((left <= _UNSEEN * replaced_token + 10 * rounding).all())
+    return n_causal > len(places) / 2
 
 
 def installed_kernels() -> dict[str, str]:
@@ -246,10 +286,18 @@ def _full_pass(
     with _entering(_blocks(model, n_layers), passed.append), _as_it_is():
         output = model(input_ids=input_ids, output_hidden_states=True, return_dict=True)
     states = tuple(output.hidden_states)
-    if passed and not torch.equal(passed[0], states[0]):
+    # What enters a block may be padded (Longformer) or have other axes (XLNet).
+    if len(passed) > 1:
+        shifted = torch.equal(passed[1], states[0])
+    else:
+        shifted = bool(passed) and not torch.equal(passed[0], states[0])
+    if shifted:
         # The recurrent models (Mamba, Mamba-2, RWKV) leave the embeddings out and give the
         # last block twice, before and after the norm.
         states = (passed[0], *states[: n_layers - 1], states[-1])
+    if len(states) == n_layers + 1:
+        # Some (CLIP) list the last block without the final norm.
+        states = (*states[:-1], output.last_hidden_state)
     return states, [*passed, output.last_hidden_state]
 
 

@@ -24,7 +24,14 @@ from typing import Any
 import numpy as np
 
 from mlem_core.base.errors import InputError, check_choice, first_line, readable, unknown
-from mlem_core.models.forward import LoadedModel, count_blocks, is_causal, longest_input, quietly
+from mlem_core.models.forward import (
+    LoadedModel,
+    count_blocks,
+    is_causal,
+    longest_input,
+    probe_tokens,
+    quietly,
+)
 from mlem_core.models.model_paths import check_kind, read_config
 from mlem_core.models.registry import ModelFiles, locate
 from mlem_core.storage.digests import changed
@@ -68,7 +75,8 @@ def open_model(name: str, device: str = "auto", dtype: str = "float32") -> Loade
             raise InputError(
                 f"the model {name!r} does not fit into the memory of {device}: {first_line(error)}."
             ) from error
-        n_layers, streams = count_blocks(name, model)
+        tokens = probe_tokens(tokenizer, model.config)
+        n_layers, streams = count_blocks(name, model, tokens)
     _check_same(name, files, watched.digest)
     return LoadedModel(
         name=name,
@@ -81,7 +89,7 @@ def open_model(name: str, device: str = "auto", dtype: str = "float32") -> Loade
         device=device,
         note=files.note,
         dtype=dtype,
-        causal=is_causal(model, n_layers),
+        causal=is_causal(model, n_layers, tokens),
         streams=streams,
         files=watched,
     )

@@ -315,6 +315,11 @@ def _measures(asked: _Asked, store: Store) -> tuple[Measures, list[str]]:
     loaded = open_model(model, spec.device, spec.dtype)
     if not same_content(analysis.manifest["models"][model], {"weights": loaded.identity}):
         raise InputError(f"{model} is no longer the one that was analysed; run the analysis again.")
+    if not loaded.streams:
+        raise InputError(
+            f"what enters the blocks of {model} is not its layers, so that nothing can be erased "
+            "from them: choose another model."
+        )
     later = tuple(range(number + 1, loaded.n_layers + 1))
     if asked.later is not None:
         later = tuple(at for at in later if at in asked.later)

@@ -231,6 +231,45 @@ def test_one_left_context_is_one_representation(kind, dtype, architectures, tmp_
         assert np.linalg.norm(a[2] - c[2]) > 0.01 * np.linalg.norm(a[2])
 
 
+SMALL = {"vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4}
+DECODER = {**SMALL, "intermediate_size": 48, "num_key_value_heads": 2, "head_dim": 8}
+EXPERTS = {**DECODER, "num_experts_per_tok": 2, "num_experts": 4, "num_local_experts": 4}
+EXPERTS |= {"moe_intermediate_size": 24, "shared_expert_intermediate_size": 24}
+LATENT = {"n_routed_experts": 4, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1}
+LATENT |= {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8}
+LATENT |= {"v_head_dim": 8, "num_key_value_heads": 4}
+FRENCH = {"vocab_size": 300, "emb_dim": 32, "n_layers": 3, "n_heads": 4, "pad_token_id": 2}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("config", "settings", "causal"),
+    [
+        ("FlaubertConfig", FRENCH, False),  # masks its padding token by itself
+        ("XLMConfig", FRENCH, False),
+        ("XLMConfig", {**FRENCH, "causal": True}, True),
+        ("MixtralConfig", EXPERTS, True),  # which other tokens there are changes the last bits
+        ("OlmoeConfig", EXPERTS, True),
+        ("Qwen2MoeConfig", EXPERTS, True),
+        ("GraniteMoeConfig", EXPERTS, True),
+        ("GptOssConfig", EXPERTS, True),
+        ("DeepseekV3Config", {**EXPERTS, **LATENT}, True),
+        ("ModernBertConfig", {**SMALL, "pad_token_id": 0}, False),
+        ("SwitchTransformersConfig", {"vocab_size": 300, "d_model": 32, "num_experts": 4}, False),
+    ],
+)
+def test_whether_a_model_sees_to_the_right(config, settings, causal, dtype, tmp_path):
+    folder = tiny.save_class(config, tmp_path / "model", "bytes", **settings)
+    loaded = open_model(str(folder), "cpu", dtype)
+    assert loaded.causal == causal
+    sentences = ["The dog sees.", "The dog runs."]
+    ours = from_model(word_stimuli(sentences), loaded, Store(tmp_path / "store"))
+    assert ours.facts["causal"] == causal
+    a, b = np.split(np.asarray(ours[3]), 2)
+    assert (a[:2] == b[:2]).all() == causal
+    assert not np.allclose(a[2], b[2])
+
+
 PLACES = {
     "bert": ("encoder.layer", None),
     "roberta": ("encoder.layer", None),
