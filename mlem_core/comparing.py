@@ -18,6 +18,7 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.typing import Layer
+from mlem_core.data.neural_rows import neural_rows
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.inference.explained import Explanation
@@ -94,7 +95,8 @@ def compare(
 
     Parameters
     ----------
-    arrays : (n_stimuli, n_units) each, by name: regions, networks, layers
+    arrays : (n_stimuli, n_units) each, by name: regions, networks, layers; the rows of a
+        DataFrame are matched with the index of X
     X : features, a column each and a row a stimulus; a column `sentence_id` keeps stimuli together
         in folds and intervals
     choices : fields of `AnalysisSpec`, such as distance="cosine"
@@ -102,7 +104,8 @@ def compare(
     Raises
     ------
     InputError
-        Arrays or features that cannot be used; a choice that does not exist.
+        Arrays or features that cannot be used, or names of rows that are not those of X; a choice
+        that does not exist.
 
     Examples
     --------
@@ -118,24 +121,20 @@ def compare(
     """
     if not isinstance(arrays, Mapping) or not arrays:
         raise InputError(f"found {type(arrays).__name__} for arrays; expected {{name: array}}.")
+    stimuli = _stimuli(X)
     folder = TemporaryDirectory(prefix="mlem-", ignore_cleanup_errors=True)
     path = Path(folder.name) / "arrays.npz"
-    np.savez(path, **{name: _array(name, array) for name, array in arrays.items()})
+    np.savez(path, **{name: _array(name, array, X) for name, array in arrays.items()})
     spec = AnalysisSpec(representations=((_MODEL, str(path)),), **choices)
-    analysis = run(spec, Store(folder.name), False, _stimuli(X))
+    analysis = run(spec, Store(folder.name), False, stimuli)
     layers = {name: layer for layer, name in analysis.layer_names.items()}
     return ArrayComparison(analysis, layers, folder)
 
 
-def _array(name: str, array: ArrayLike) -> Any:
+def _array(name: str, array: ArrayLike, X: StimulusSet | pd.DataFrame) -> Any:
     if not isinstance(name, str) or re.fullmatch(r"layer_\d+", name):
         raise InputError(f"an array is called {name!r}; expected a name of its own, such as 'V4'.")
-    try:
-        return np.asarray(array, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(
-            f"the array {name!r} holds no numbers; expected (stimuli, units)."
-        ) from None
+    return neural_rows(array, X, f"the array {name!r}")
 
 
 def _stimuli(X: StimulusSet | pd.DataFrame) -> StimulusSet:

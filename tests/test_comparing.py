@@ -29,6 +29,24 @@ def test_arrays_are_compared_by_name():
         found.why("V4", "V5")
 
 
+def test_tables_are_matched_by_their_index():
+    names = [f"s{number}" for number in range(80)]
+    features, table = X.set_index([names]), pd.DataFrame(IT, names)
+    means = [
+        compare({"IT": y, "V4": V4}, features, estimator="ridge", values=()).importance["IT"]
+        for y in (table, table.sample(frac=1, random_state=1), IT)
+    ]
+    pd.testing.assert_series_equal(means[0], means[1])
+    pd.testing.assert_series_equal(means[0], means[2])
+    for other, fact in (
+        (table.set_axis([f"t{number}" for number in range(80)]), "no row for 's0'"),
+        (np.ma.masked_less(IT, 0), "the array 'IT'"),
+        (IT + 1j, "real numbers"),
+    ):
+        with refused(fact):
+            compare({"IT": other}, features)
+
+
 @pytest.mark.parametrize("values", [(), ("kind",)])
 def test_an_estimator_an_analysis_and_a_comparison_agree_on_the_same_folds(values, tmp_path):
     """Numbers reach from 0 to 1 outside every fold, so that all scale them alike."""

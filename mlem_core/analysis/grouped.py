@@ -76,8 +76,8 @@ class Grouped:
     first_column: tuple[tuple[str, str], ...] = asked(
         (),
         "First column",
-        "What the first column of a representations CSV is where it counts the rows or has no "
-        "name: skip (row numbers) or unit.",
+        "What the first column of a representations CSV is where it may be row numbers: skip (it "
+        "is left out), unit, or names (of the stimuli, as a column of theirs has them).",
         metavar=f"NAME={'|'.join(FIRST_COLUMN)}",
         pair=_first_column,
         last=True,

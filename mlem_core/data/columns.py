@@ -178,13 +178,6 @@ def rows_of_numbers(
     return np.stack(lines) if lines else np.empty((0, n_cells - names))
 
 
-def counted_from(numbers: NDArray[np.float64]) -> int | None:
-    """0 or 1 where numbers (n,) count rows from there, as row numbers do; else None."""
-    n = len(numbers)
-    rows = (first for first in (0, 1) if np.array_equal(numbers, np.arange(n) + first))
-    return next(rows, None) if n > 1 else None
-
-
 def typed_column(name: str, cells: Cells, kind: Kind | None) -> pd.Series[Any]:
     """A column of the table; `kind` is None for one that is carried along."""
     if kind == "ordered":

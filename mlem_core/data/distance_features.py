@@ -22,7 +22,8 @@ from mlem_core.base.parameters import names_in
 from mlem_core.base.text import many, short, some
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.added import carried_along, with_column
-from mlem_core.data.columns import GIVEN, NUMBER, Kind, rows_of_numbers, text_of, texts
+from mlem_core.data.columns import GIVEN, NUMBER, Kind, rows_of_numbers, texts
+from mlem_core.data.neural_rows import TOLERANCE, naming_column, without_rounding
 from mlem_core.data.reading.content import content, decode
 from mlem_core.data.stimuli import Rdm, StimulusSet
 from mlem_core.data.stimulus_csv import read_written
@@ -32,9 +33,6 @@ MOST_VALUES = 5_000
 SUFFIXES = (".npy", ".csv", ".tsv", ".txt")
 # Of 800 MB, where all are read.
 MOST_ROWS = 10_000
-# By what share of the largest distance a matrix may be off from a symmetric one with a diagonal
-# of 0, as one that was written with fewer digits is.
-TOLERANCE = 1e-6
 _FORM = "a square matrix, or the distances of every two stimuli once (condensed)"
 
 
@@ -243,23 +241,10 @@ def _matching(ordered: Sequence[str], asked: Iterable[str], name: str) -> list[s
 
 def _cells(stimuli: StimulusSet, file: RdmFile, what: str) -> tuple[str, list[str | None]]:
     """The column whose values are the names of an RDM, and its cells (n_stimuli,)."""
-    names = set(file.names)
-    columns = {str(column): texts(stimuli.table[column]) for column in stimuli.table}
-    if stimuli.level == "word":
-        columns.setdefault("word", list(map(text_of, stimuli.words)))
-    if file.corner in columns:
-        columns = {file.corner: columns[file.corner]}
-    known = {column: len(names & set(cells)) for column, cells in columns.items()}
-    wrong = {column: set(cells) - names - {None} for column, cells in columns.items()}
-    # All of its values are names, and most names are among them; else the nearest one is named.
-    best = min(
-        columns, key=lambda column: (bool(wrong[column]) or not known[column], -known[column])
-    )
-    if known[best] and not wrong[best]:
-        return best, columns[best]
-    row, cell = next(
-        ((row, cell) for row, cell in enumerate(columns[best]) if cell in wrong[best]), (0, "")
-    )
+    best, cells, n_known, wrong = naming_column(stimuli, file.names, file.corner)
+    if n_known and not wrong:
+        return best, cells
+    row, cell = next(((row, cell) for row, cell in enumerate(cells) if cell in wrong), (0, ""))
     raise InputError(
         f"{what} has no row named {short(str(cell))}, the stimulus in row {row + 1} (column "
         f"{best!r}); it has {some(file.names, 5)}, and every value of a column of the stimuli "
@@ -300,6 +285,7 @@ def checked_distances(distances: FloatArray, what: str, names: Sequence[str]) ->
             "columns, or the distances of every two stimuli once (condensed)."
         )
 
+    distances = without_rounding(distances)
     called = [*map(short, names)] or [*map(str, range(1, len(distances) + 1))]
 
     def refuse(wrong: np.ndarray, says: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,7 @@ from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.text import some
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.folds import FEWEST_TESTED, group_folds
+from mlem_core.data.neural_rows import index_order, neural_rows
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import Solution as Solution
 from mlem_core.estimators.registry import Solver
@@ -38,6 +39,23 @@ _KINDS = {
     "vector": "given by vectors",
     "rdm": "given by its distances",
 }
+
+
+class _Coding(NamedTuple):
+    """The parameters of a fit by which pairs become numbers; those set later change nothing."""
+
+    distance: str
+    missing: str
+    interactions: bool
+
+    def statistics(
+        self, columns: Sequence[FeatureColumn], y: NDArray[Any], folds: IntArray | None = None
+    ) -> PairStatistics:
+        """Statistics of the pairs of one layer y, (n_stimuli, n_units) or distances."""
+        if folds is None:
+            folds = np.zeros(len(y), dtype=np.int64)
+        pairs = ComparedPairs.of(columns, folds, self.missing, interactions=self.interactions)
+        return pair_statistics(pairs, [lambda: y], distance=self.distance, names=["y"])
 
 
 class TableModel(Solver, BaseEstimator):
@@ -100,18 +118,20 @@ class TableModel(Solver, BaseEstimator):
         Parameters
         ----------
         X : a StimulusSet, or a DataFrame (n_stimuli, n_features) whose numeric columns are ordered
-        y : (n_stimuli, n_units) representations, or (n_stimuli, n_stimuli) precomputed distances
+        y : (n_stimuli, n_units) representations, or (n_stimuli, n_stimuli) precomputed distances;
+            the rows of a DataFrame are matched with the index of X
         groups : (n_stimuli,) groups that folds keep together; by default those of the StimulusSet,
             else every stimulus is its own. Of no effect where nothing is cross-validated
 
         Raises InputError: a parameter that cannot be used; X without names of its columns, or with
-        a column `sentence`; y that is not two-dimensional, finite and of one row a stimulus; groups
-        that are not one a stimulus.
+        a column `sentence`; y that is not two-dimensional, finite and of one row a stimulus, or
+        has an index of other names; groups that are not one a stimulus.
         """
         self.check()
         columns, rows = self._given(X, y)
         folds = self.inner_folds(columns, stimulus_groups(groups, X))
-        statistics = self._statistics(columns, rows, folds, self.interactions)
+        coding = _Coding(self.distance, self.missing, self.interactions)
+        statistics = coding.statistics(columns, rows, folds)
         training_pairs = None
         if self.needs_pairs:
             training_pairs = TrainingPairs.of(
@@ -122,7 +142,7 @@ class TableModel(Solver, BaseEstimator):
             )
         solution = self.solve(statistics, [None], training_pairs)
         intercept = 0.0 if solution.intercept is None else float(solution.intercept[0, 0])
-        self._keep(columns, statistics.columns, solution.coef[0, 0], intercept)
+        self._keep(columns, statistics.columns.names, coding, solution.coef[0, 0], intercept)
         if solution.alpha is not None:
             self.alpha_ = float(solution.alpha[0, 0])
         return self
@@ -159,7 +179,7 @@ class TableModel(Solver, BaseEstimator):
         Raises InputError: X is no table with names; features that are missing or were not fitted,
         or are of another kind than in the fit; a value without a weight.
         """
-        columns = PairColumns.of(self._fitted(X), self.missing, self._interactions)
+        columns = PairColumns.of(self._fitted(X), self._coding.missing, self._coding.interactions)
         first, second = np.triu_indices(len(X), 1)
         return columns.predictions(self.coef_[None], first, second)[0] + self.intercept_
 
@@ -169,8 +189,7 @@ class TableModel(Solver, BaseEstimator):
         X as in `predict`, y as in `fit`. Raises InputError: as both.
         """
         columns = self._fitted(X)
-        rows = self._neural(y, len(X))
-        statistics = self._statistics(columns, rows, interactions=self._interactions)
+        statistics = self._coding.statistics(columns, _neural(y, X))
         return float(statistics.tests.folds[0].scores(self.coef_[None, None]).rho[0, 0])
 
     def _fitted(self, X: StimulusSet | pd.DataFrame) -> list[FeatureColumn]:
@@ -188,17 +207,15 @@ class TableModel(Solver, BaseEstimator):
         columns = resolved_columns(X, self.values)
         if not columns:
             raise InputError("found no feature to fit; at least one is needed.")
-        return columns, self._neural(y, len(X))
-
-    def _neural(self, y: NDArray[np.floating], n_stimuli: int) -> NDArray[Any]:
         squared = [name + SQUARED for name in metrics() if distance_named(name).may_be_squared]
         check_choice("distance", self.distance, (*metrics(), PRECOMPUTED, *squared))
-        return neural_rows(y, n_stimuli)
+        return columns, _neural(y, X)
 
     def _keep(
         self,
         columns: Sequence[FeatureColumn],
-        pairs: PairColumns,
+        names: tuple[str, ...],
+        coding: _Coding,
         coef: FloatArray,
         intercept: float,
     ) -> None:
@@ -208,20 +225,8 @@ class TableModel(Solver, BaseEstimator):
         self.value_names_ = {c.name: c.names for c in columns if c.names}
         self.feature_names_in_ = np.array([c.name for c in columns], dtype=object)
         self.n_features_in_ = len(columns)
-        self._names, self._interactions = pairs.names, pairs.interactions
+        self._names, self._coding = names, coding
         self.coef_, self.intercept_ = coef, intercept
-
-    def _statistics(
-        self,
-        columns: Sequence[FeatureColumn],
-        y: NDArray[Any],
-        folds: IntArray | None = None,
-        interactions: bool = False,
-    ) -> PairStatistics:
-        if folds is None:
-            folds = np.zeros(len(y), dtype=np.int64)
-        pairs = ComparedPairs.of(columns, folds, self.missing, interactions=interactions)
-        return pair_statistics(pairs, [lambda: y], distance=self.distance, names=["y"])
 
 
 def matched(columns: Sequence[FeatureColumn], kinds: Mapping[str, str]) -> list[FeatureColumn]:
@@ -251,26 +256,13 @@ def matched(columns: Sequence[FeatureColumn], kinds: Mapping[str, str]) -> list[
     return [given[name] for name in kinds]
 
 
-def neural_rows(y: Any, n_stimuli: int) -> NDArray[Any]:
-    """Neural data (n_stimuli, n_units) as an array of numbers.
-
-    Raises InputError: no numbers; another shape, or number of rows; fewer than 3 stimuli, and so
-    than 3 pairs.
-    """
-    try:
-        masked = isinstance(y, np.ma.MaskedArray)
-        rows = y.astype(np.float64).filled(np.nan) if masked else np.asarray(y)
-        if rows.dtype.kind not in "biuf":
-            rows = rows.astype(np.float64, casting="unsafe" if rows.dtype.kind == "O" else "safe")
-    except (TypeError, ValueError, RuntimeError):
+def _neural(y: Any, X: StimulusSet | pd.DataFrame) -> NDArray[Any]:
+    """Neural data (n_stimuli, n_units) in the order of the stimuli, at least 3 of these."""
+    rows = neural_rows(y, X)
+    check_rows(rows, len(X), "y")
+    if len(X) < FEWEST_TESTED:
         raise InputError(
-            f"y, of the type {type(y).__name__}, is no array of real numbers; expected one of the "
-            f"shape ({n_stimuli}, units), a row a stimulus."
-        ) from None
-    check_rows(rows, n_stimuli, "y")
-    if n_stimuli < FEWEST_TESTED:
-        raise InputError(
-            f"found {n_stimuli} stimuli; at least {FEWEST_TESTED} are needed, to form 3 pairs."
+            f"found {len(X)} stimuli; at least {FEWEST_TESTED} are needed, to form 3 pairs."
         )
     return rows
 
@@ -283,6 +275,8 @@ def stimulus_groups(groups: Any, X: StimulusSet | pd.DataFrame) -> IntArray:
     """
     if groups is None:
         return X.groups if isinstance(X, StimulusSet) else np.arange(len(X))
+    if isinstance(groups, pd.Series):
+        groups = groups.iloc[index_order(groups.index, X, "groups")]
     try:
         given = np.asarray(groups)
         if given.shape == (len(X),) and not pd.isna(given).any():

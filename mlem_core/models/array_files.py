@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError, readable
 from mlem_core.base.room import check_memory
 from mlem_core.base.text import short
-from mlem_core.data.columns import NUMBER, counted_from, number_of, rows_of_numbers
+from mlem_core.data.columns import NUMBER, number_of, rows_of_numbers, text_of
+from mlem_core.data.neural_rows import are_distances
 from mlem_core.storage.digests import Stamp, stamp
 
 T = TypeVar("T")
 
-_BLOCK = 4_000_000  # numbers that are looked at a time
 _PIECE = 2**20  # bytes that are read at a time
 _READING_HEADER = threading.Lock()
 # Kinds of safetensors' numbers that NumPy has, or that floats of 32 bits hold (BF16).
@@ -40,8 +40,17 @@ _NUMBERS = {"F16", "F32", "F64", "BF16", "BOOL"} | {
 # Kinds of safetensors' floats: name there -> name in numpy; bfloat16 has none.
 _FLOATS = {"F16": "float16", "F32": "float32", "F64": "float64", "BF16": "bfloat16"}
 ADVICE = "choose fewer units, or save it as float32 without compression (numpy.savez)"
-# What a first column may be that counts the rows.
-FIRST_COLUMN = {"skip": "row numbers, left out", "unit": "a unit, as the others"}
+# What a first column may be that counts or names the rows.
+FIRST_COLUMN = {
+    "skip": "row numbers, left out",
+    "unit": "a unit, as the others",
+    "names": "names of the stimuli, values of one of their columns",
+}
+# What the names in the first column of a CSV are called as an array, and columns of identifiers.
+FIRST_NAME = "the first column"
+_IDENTIFIERS = frozenset(
+    ("id", "idx", "index", "item", "participant", "row", "stim", "stimulus", "subject", "trial")
+)
 # Of MATLAB, the classes of its arrays of real numbers: name there -> name in NumPy.
 _MATLAB = {"double": "float64", "single": "float32", "logical": "uint8"} | {
     f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
@@ -52,18 +61,22 @@ import sys, numpy, scipy.io
 path, folder, *names = sys.argv[1:]
 for number, name in enumerate(names):
     array = scipy.io.loadmat(path, variable_names=[name])[name]
+    if array.dtype.hasobject:  # a cell array, of texts
+        cells = [cell.item() if cell.size else "" for cell in array.ravel()]
+        array = numpy.array(cells, dtype=None if {*map(type, cells)} == {str} else object)
     numpy.save(f"{folder}/{number}.npy", array, allow_pickle=False)
 """
 
 
 class CountsRows(InputError):
-    """The first column of a CSV may be row numbers, and it was not said."""
+    """The first column of a CSV may be row numbers or names, and it was not said."""
 
 
 class FileArray(NamedTuple):
     """An array of a file.
 
     shape, dtype : of its numbers
+    is_text : whether it holds texts, which are no layer but may name the rows
     problem : what is wrong with its type, "" for nothing
     read : gives the array, memory-mapped where it is not compressed; raises `InputError` where it
         is damaged
@@ -73,6 +86,7 @@ class FileArray(NamedTuple):
     dtype: str
     problem: str
     read: Callable[[], NDArray[Any]]
+    is_text: bool = False
 
 
 def plain_name(name: str) -> str:
@@ -130,32 +144,6 @@ def _check_length(shape: tuple[int, ...], dtype: np.dtype[Any], n_bytes: int) ->
         raise ValueError(f"{n_bytes} bytes for an array of {expected} bytes of {dtype}")
 
 
-def not_finite(array: NDArray[Any]) -> tuple[int, int, int]:
-    """Number of values of (n_rows, n_units) that are not finite; row and unit of the first."""
-    n, first = 0, (0, 0)
-    step = max(1, _BLOCK // array.shape[1])
-    for start in range(0, len(array), step):
-        finite = np.isfinite(array[start : start + step])
-        if not finite.all():
-            if not n:
-                row, unit = divmod(int(finite.argmin()), array.shape[1])
-                first = start + row, unit
-            n += finite.size - int(np.count_nonzero(finite))
-    return n, *first
-
-
-def are_distances(square: NDArray[Any]) -> bool:
-    """Whether (n, n) is symmetric, and 0 on its diagonal and nowhere below 0."""
-    if np.diag(square).any():
-        return False
-    step = max(1, _BLOCK // len(square))
-    for start in range(0, len(square), step):
-        block = square[start : start + step]
-        if (block < 0).any() or not np.allclose(block, square[:, start : start + step].T):
-            return False
-    return True
-
-
 def _in_npz(path: Path) -> Iterator[tuple[str, FileArray]]:
     with zipfile.ZipFile(path) as archive, path.open("rb") as raw:
         for member in archive.infolist():
@@ -181,7 +169,7 @@ def _in_npz(path: Path) -> Iterator[tuple[str, FileArray]]:
                     begin += member.header_offset + 30 + sum(struct.unpack("<HH", raw.read(4)))
                     order = "F" if columns_first else "C"
                     read = partial(np.memmap, path, dtype, "r", begin, shape, order)
-            yield name, FileArray(shape, str(dtype), _problem(dtype), read)
+            yield name, FileArray(shape, str(dtype), _problem(dtype), read, dtype.kind in "US")
 
 
 def _problem(dtype: np.dtype[Any]) -> str:
@@ -250,6 +238,15 @@ def _in_mat(path: Path) -> Iterator[tuple[str, FileArray]]:
     for name, shape, kind in variables:
         dtype = np.dtype(_MATLAB.get(kind, "V"))
         problem = "" if kind in _MATLAB else f"is a {kind} array; expected one of real numbers"
+        if kind in ("char", "cell"):
+            labels = partial(_read_mat, path, (name,), name, np.dtype("U"))
+            try:
+                shape, is_text = labels().shape, True
+            except ValueError:
+                is_text = False
+            if is_text:
+                yield name, FileArray(shape, "text", problem, labels, True)
+                continue
         n_bytes = math.prod(map(int, shape)) * dtype.itemsize
         check_memory(2 * n_bytes, array_name(name, path), "choose fewer units, or save it as .npz")
         read = partial(_read_mat, path, numbers, name, dtype)
@@ -259,6 +256,10 @@ def _in_mat(path: Path) -> Iterator[tuple[str, FileArray]]:
 def _read_mat(path: Path, names: tuple[str, ...], name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
     folder = _unpacked_mat(path, stamp(path), names)
     array = np.load(f"{folder.name}/{names.index(name)}.npy", allow_pickle=False)
+    if dtype.kind == "U":
+        if array.dtype.kind != "U":
+            raise ValueError("cells of numbers")
+        return array
     if problem := _problem(array.dtype):  # complex, which the header does not say
         raise InputError(f"{array_name(name, path)} {problem}.")
     return np.ascontiguousarray(array, dtype)
@@ -286,8 +287,7 @@ def arrays_in(path: Path, first_column: str = "") -> dict[str, FileArray]:
     """The arrays of a file of a known format, by their names; raises `InputError` for damage."""
     suffix = path.suffix.lower()
     if suffix == ".csv":
-        read = partial(csv_array, path, first_column)
-        return {"layer_00": FileArray(read().shape, "float64", "", read)}
+        return _csv_arrays(path, first_column)
     whole = partial(readable, path.name, f"{suffix} file", Exception)
 
     def guarded(read: Callable[[], NDArray[Any]]) -> NDArray[Any]:
@@ -303,56 +303,93 @@ def arrays_in(path: Path, first_column: str = "") -> dict[str, FileArray]:
     return arrays
 
 
-def csv_array(path: Path, first_column: str = "") -> NDArray[Any]:
-    """The numbers of a CSV (n_rows, n_units), with or without a header.
-
-    Parameters
-    ----------
-    first_column : one of `FIRST_COLUMN`, or "" where it is not said
+def _csv_arrays(path: Path, first_column: str) -> dict[str, FileArray]:
+    """The layer of a CSV, with or without a header, and the names of its rows where it has some.
 
     Raises
     ------
     InputError
         It cannot be read; a cell is no number.
     CountsRows
-        It is not said what the first column is, which counts 0 to n - 1 or 1 to n or has no name.
+        It is not said what the first column is, which may be row numbers (`_counting`).
     """
-    numbers, unnamed = _parse_csv(path, stamp(path))
-    if first_column == "skip":
-        return numbers[:, 1:]
-    how = "has no name" if unnamed else _counting(numbers)
-    if how and not first_column:
-        raise CountsRows(
-            f"the first column of {path.name} {how}, as row numbers that pandas writes; save the "
-            "file without them (to_csv(..., index=False)), or say of its first column whether to "
-            "skip it or that it is a unit (--first-column NAME=skip or NAME=unit)."
+    table = _parse_csv(path, stamp(path))
+    names, without = table.names, first_column in ("skip", "names")
+    if names and first_column == "unit":
+        raise InputError(
+            f"the first column of {path.name} has {short(names[0])} in row 1; expected numbers for "
+            "a unit, so leave the column out or let it name the stimuli."
         )
-    return numbers
+    if not names and not first_column and (how := _counting(table)):
+        raise CountsRows(
+            f"the first column of {path.name} {how}, as row numbers that pandas writes or an "
+            "identifier; save the file without it (to_csv(..., index=False)), or say whether to "
+            "skip it, that it is a unit, or that it names the stimuli (--first-column NAME=skip, "
+            "NAME=unit or NAME=names)."
+        )
+    if first_column == "names" and not names:
+        names = tuple(str(text_of(number)) for number in table.numbers[:, 0].tolist())
+
+    def read() -> NDArray[Any]:
+        table = _parse_csv(path, stamp(path))
+        return table.numbers[:, 1:] if without and not table.names else table.numbers
+
+    arrays = {"layer_00": FileArray(read().shape, "float64", "", read)}
+    if names and first_column != "skip":
+        arrays[FIRST_NAME] = FileArray((len(names),), "text", "", partial(np.array, names), True)
+    return arrays
 
 
-def _counting(numbers: NDArray[np.float64]) -> str:
-    """Description of a first column that counts the rows; "" where it does not."""
-    n, width = numbers.shape
-    first = counted_from(numbers[:, 0])
-    # Distances from the first of stimuli in a row count, too.
-    if first is None or width < 2 or (n == width and are_distances(numbers)):
+class _Csv(NamedTuple):
+    """The numbers (n_rows, n_units) of a CSV, names of its rows or (), and of its first column."""
+
+    numbers: NDArray[np.float64]
+    names: tuple[str, ...]
+    corner: str | None
+
+
+def _counting(table: _Csv) -> str:
+    """Description of a first column that counts or names the rows; "" where it does not."""
+    n, width = table.numbers.shape
+    if table.corner is not None and not table.corner.strip():
+        return "has no name"
+    if width < 2:
         return ""
-    return f"counts its rows, {first} to {n - 1 + first}"
+    name = (table.corner or "").strip().casefold()
+    if name in _IDENTIFIERS or name.endswith("_id"):
+        return f"is called {short(str(table.corner).strip())}"
+    ascending = np.sort(table.numbers[:, 0])
+    steps = np.diff(ascending)
+    whole = (ascending == np.rint(ascending)).all()
+    # Distances from the first of stimuli in a row count, too.
+    if n < 2 or not whole or steps[0] == 0 or (steps != steps[0]).any():
+        return ""
+    if n == width and are_distances(table.numbers):
+        return ""
+    return f"counts its rows, {ascending[0]:g} to {ascending[-1]:g}"
 
 
 @lru_cache(maxsize=1)  # it is looked at several times in a row
-def _parse_csv(path: Path, now: Stamp | None) -> tuple[NDArray[np.float64], bool]:
-    """The numbers (n_rows, n_columns), and whether a header has no name for the first column."""
+def _parse_csv(path: Path, now: Stamp | None) -> _Csv:
     with (
         readable(path.name, "CSV file", csv.Error, ValueError),
         path.open(encoding="utf-8-sig") as file,
     ):
         lines = filter(None, csv.reader(file, strict=True))
-        first = next(lines, [])
-        header = _has_header(path, first)
-        rows = lines if header else chain([first], lines)
-        numbers = rows_of_numbers(rows, len(first), path.name, "a number")
-    return numbers, header and not first[0].strip()
+        first, second = next(lines, []), next(lines, [])
+        is_number = [number_of(cell) is not None for cell in second]
+        # Names stand before numbers.
+        named = int(bool(second and second[0].strip()) and not is_number[0] and any(is_number))
+        header = _has_header(path, first[named:])
+        names: list[str] = []
+
+        def rows() -> Iterator[list[str]]:
+            for row in chain([first] * (not header), [second] * bool(second), lines):
+                names.extend(cell.strip() for cell in row[:named])
+                yield row
+
+        numbers = rows_of_numbers(rows(), len(first), path.name, "a number", names=named)
+    return _Csv(numbers, tuple(names), first[0] if header else None)
 
 
 def _has_header(path: Path, first: list[str]) -> bool:

@@ -15,15 +15,18 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, first_line
 from mlem_core.base.room import check_memory
-from mlem_core.base.text import listed
+from mlem_core.base.text import listed, many, some
+from mlem_core.base.typing import IntArray
+from mlem_core.data.neural_rows import are_distances, not_finite, order_by_name, without_rounding
+from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models.array_files import (
     ADVICE,
+    FIRST_NAME,
     FORMATS,
+    CountsRows,
     FileArray,
-    are_distances,
     array_name,
     arrays_in,
-    not_finite,
     plain_name,
 )
 from mlem_core.storage.digests import Digested, Watched
@@ -38,7 +41,7 @@ class HowRead(TypedDict, total=False):
     """How the arrays of a file are read.
 
     distances : they hold distances, (n_stimuli, n_stimuli) or condensed (n_pairs,)
-    first_column : as of `array_files.csv_array`
+    first_column : of a CSV, one of `array_files.FIRST_COLUMN`, or "" where it is not said
     subject : which subject is read, from 1, where the first axis is over subjects; 0: it is not
     by_number : layers with names of their own are in the order of the numbers in these
     """
@@ -60,7 +63,8 @@ class Arrays:
         n_units)
     repeated : layer -> how many repetitions it has, where the array has three axes
     left_out : a sentence for each layer that holds a value that is not finite
-    notes : a sentence for arrays that are no layers
+    notes : sentences about arrays that are no layers, the order of rows and layers, and units
+    order : (n_stimuli,) the row of each stimulus, where rows have names; None: as they stand
     """
 
     digest: str
@@ -71,11 +75,12 @@ class Arrays:
     notes: tuple[str, ...] = ()
     named: bool = False
     repeated: Mapping[int, int] = field(default_factory=dict)
+    order: IntArray | None = None
 
 
 def check_format(path: Path, first_column: str = "") -> None:
     """Raise `InputError` where there is no such file, or its ending is not that of a format;
-    `first_column` as of `csv_array`."""
+    `first_column` as in `HowRead`."""
     suffix = path.suffix.lower()
     if suffix not in FORMATS:
         raise InputError(
@@ -88,39 +93,48 @@ def check_format(path: Path, first_column: str = "") -> None:
         raise InputError(f"{path.name} is no CSV; what its first column is cannot be chosen.")
 
 
-def open_arrays(path: Path, n_stimuli: int, **how: Unpack[HowRead]) -> Arrays:
+def open_arrays(path: Path, stimuli: StimulusSet, **how: Unpack[HowRead]) -> Arrays:
     """Check every layer of a file, one at a time; `representations.from_file` says which fit."""
     check_format(path, how.get("first_column", ""))
     distances = how.get("distances", False)
     try:
         file = Digested.of(path)
         watched = Watched(file.digest, (file,))
-        arrays = _taken(path, n_stimuli, how)
+        arrays, labels = _with_labels(path, how)
+        order, n_rows, notes = _order(path, labels, stimuli)
+        arrays = _taken(path, arrays, n_rows, how)
         names = _layers(path, arrays, how.get("by_number", False))
         bad: dict[int, str] = {}
+        units: dict[int, NDArray[np.bool_]] = {}  # of layers of which some are left out
         for layer, name in names.items():
-            shape, _, problem, read = arrays[name]
+            shape, problem, read = arrays[name].shape, arrays[name].problem, arrays[name].read
             where = path.name if path.suffix.lower() in (".csv", ".npy") else array_name(name, path)
             if problem:
                 raise InputError(f"{where} {problem}.")
-            if distances and shape != (n_stimuli, n_stimuli):
+            if distances and shape != (n_rows, n_rows):
                 raise InputError(
-                    f"{where} has the shape {shape}; precomputed distances of {n_stimuli} "
-                    f"stimuli have the shape ({n_stimuli}, {n_stimuli})."
+                    f"{where} has the shape {shape}; precomputed distances of {n_rows} "
+                    f"stimuli have the shape ({n_rows}, {n_rows})."
                 )
             if len(shape) not in (2, 3) or 0 in (shape[0], shape[-1]):
                 raise InputError(
                     f"{where} has the shape {shape}; expected (stimuli, units) or (repetitions, "
                     "stimuli, units)."
                 )
-            if shape[-2] != n_stimuli:
+            if shape[-2] != n_rows:
                 raise InputError(
-                    f"{where} has {shape[-2]} rows; expected one for each of {n_stimuli} stimuli."
+                    f"{where} has {shape[-2]} rows; expected one for each of {n_rows} stimuli."
                 )
             array = read()
             if len(shape) == 3:
                 array = array.reshape(-1, shape[2])
+            array = without_rounding(array) if distances else array
             n, row, unit = not_finite(array)
+            if n and not distances:
+                measured = ~np.isnan(array).all(axis=0)
+                if measured.any() and not measured.all():
+                    units[layer] = measured
+                    n, row, unit = not_finite(np.where(measured, array, 0))
             if n:
                 bad[layer] = (
                     f"{where} has {array[row, unit]} in {_row(row, shape)}, unit {unit + 1}"
@@ -135,7 +149,11 @@ def open_arrays(path: Path, n_stimuli: int, **how: Unpack[HowRead]) -> Arrays:
     def layer_of(layer: int) -> NDArray[np.floating]:
         array = _as_float(arrays[names[layer]].read(), array_name(names[layer], path))
         watched.is_read()
-        return array
+        if layer in units:
+            array = array[..., units[layer]]
+        if order is not None:
+            array = array[np.ix_(order, order)] if distances else array[..., order, :]
+        return without_rounding(array) if distances else array
 
     return Arrays(
         digest=watched.digest,
@@ -143,7 +161,8 @@ def open_arrays(path: Path, n_stimuli: int, **how: Unpack[HowRead]) -> Arrays:
         dtypes={name: arrays[name].dtype for name in names.values()},
         read=layer_of,
         left_out=tuple(bad.values()),
-        notes=tuple(_unused(path, arrays, names)),
+        notes=(*_unused(path, arrays, names), *notes, *_unmeasured(path, arrays, names, units)),
+        order=order,
         named=not any(_LAYER.fullmatch(name) for name in names.values()),
         repeated={
             layer: arrays[name].shape[0]
@@ -153,9 +172,75 @@ def open_arrays(path: Path, n_stimuli: int, **how: Unpack[HowRead]) -> Arrays:
     )
 
 
-def _taken(path: Path, n_stimuli: int, how: HowRead) -> dict[str, FileArray]:
-    """The arrays of a file: of one subject, and distances as squares."""
+def _with_labels(path: Path, how: HowRead) -> tuple[dict[str, FileArray], dict[str, FileArray]]:
+    """The arrays of numbers of a file, and those of texts beside them."""
     arrays = arrays_in(path, how.get("first_column", ""))
+    numbers = {name: array for name, array in arrays.items() if not array.is_text}
+    if not numbers:
+        return arrays, {}
+    return numbers, {name: array for name, array in arrays.items() if array.is_text}
+
+
+def _order(
+    path: Path, labels: dict[str, FileArray], stimuli: StimulusSet
+) -> tuple[IntArray | None, int, list[str]]:
+    """The row of each stimulus by an array of names, how many rows there are, and notes.
+
+    None where no array has the values of a column, and for rows that are in its order.
+    """
+    for name, array in labels.items():
+        what = f"{name} of {path.name}" if name == FIRST_NAME else array_name(name, path)
+        texts = [str(text).strip() for text in array.read().ravel().tolist()]
+        matched = order_by_name(texts, stimuli, what)
+        if matched is not None:
+            column, order = matched
+            if len(order) == len(texts) and (order == np.arange(len(order))).all():
+                return None, len(stimuli), []
+            note = (
+                f"The rows of {path.name} are matched with the stimuli by name: {what} has the "
+                f"values of their column {column!r}."
+            )
+            return order, len(texts), [note]
+        if name == FIRST_NAME:
+            raise CountsRows(
+                f"{what} holds the names {some(texts, 3)}, which are the values of no column of "
+                "the stimuli, so that nobody knows which row is which stimulus; add that column to "
+                "the stimuli, or skip the names where the rows are in the order of the stimuli "
+                "(--first-column NAME=skip)."
+            )
+    if not labels:
+        return None, len(stimuli), []
+    verb = "holds text and is no layer" if len(labels) == 1 else "hold text and are no layers"
+    note = (
+        f"{listed([plain_name(name) for name in labels], most=5)} of {path.name} {verb}; no column "
+        "of the stimuli has these values, so that the rows count in the order of the stimuli."
+    )
+    return None, len(stimuli), [note]
+
+
+def _unmeasured(
+    path: Path,
+    arrays: Mapping[str, FileArray],
+    names: Mapping[int, str],
+    units: Mapping[int, NDArray[np.bool_]],
+) -> list[str]:
+    counts = [
+        f"{np.count_nonzero(~measured):,} of {many(len(measured), 'unit')} in "
+        f"{plain_name(names[layer])}"
+        for layer, measured in units.items()
+    ]
+    if not counts:
+        return []
+    return [
+        f"Units of {path.name} that are NaN for every stimulus were left out: "
+        f"{listed(counts, most=5)}."
+    ]
+
+
+def _taken(
+    path: Path, arrays: dict[str, FileArray], n_stimuli: int, how: HowRead
+) -> dict[str, FileArray]:
+    """The arrays of a file: of one subject, and distances as squares."""
     subject, n_pairs = how.get("subject", 0), n_stimuli * (n_stimuli - 1) // 2
     for name, array in arrays.items() if subject else ():
         arrays[name] = _of_subject(array, array_name(name, path), subject)
@@ -197,7 +282,7 @@ def n_subjects(
         The file cannot be read; its arrays are of different numbers of subjects, or of none.
     """
     check_format(path, first_column)
-    arrays = arrays_in(path, first_column)
+    arrays, _ = _with_labels(path, HowRead(first_column=first_column))
     found = set()
     for name in _layers(path, arrays).values():
         shape = arrays[name].shape

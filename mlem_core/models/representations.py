@@ -218,8 +218,10 @@ def from_file(
     repetitions : give the repetitions of arrays (n_repetitions, n_stimuli, n_units) as they are,
         and take no others; else their mean, as a note says.
     how : `distances`: the arrays hold distances, (n_stimuli, n_stimuli) or condensed (n_pairs,),
-        and no representations. `first_column` of a `.csv`: "skip" for row numbers or "unit"; to be
-        said where it counts the rows or has no name, as the index that pandas writes. `subject`:
+        and no representations. `first_column` of a `.csv`: "skip" for row numbers, "unit", or
+        "names" of the stimuli; to be said where it may be row numbers, as the index that pandas
+        writes; text there, and arrays of text, name the rows where a column of the stimuli has
+        their values, in any order. `subject`:
         the number, from 1, of the one that is read where the first axis is over subjects.
         `by_number`: layers are in the order of the numbers in their names ("120 ms").
 
@@ -228,11 +230,13 @@ def from_file(
     keep their precision (at least float32), whole numbers become float64.
     """
     path = Path(path)
-    arrays = open_arrays(path, len(stimuli), **how)
+    arrays = open_arrays(path, stimuli, **how)
     distances, first_column = how.get("distances", False), how.get("first_column", "")
     subject = how.get("subject", 0)
     read_as = [first_column] * (first_column == "skip") + [f"subject {subject}"] * bool(subject)
     read_as += ["by number"] * how.get("by_number", False)
+    if arrays.order is not None:
+        read_as.append(f"rows {hashlib.sha256(arrays.order.astype('<i8').tobytes()).hexdigest()}")
     named = {str(layer): array for layer, array in arrays.names.items()}
     repeated = {str(layer): n for layer, n in arrays.repeated.items()}
     if repetitions:

@@ -28,6 +28,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import moderate
 from mlem_core.base.typing import FloatArray
 from mlem_core.base.work import each
+from mlem_core.data.neural_rows import TOLERANCE, not_finite, without_rounding
 from mlem_core.pairs.designs import bands
 
 # A tile of the matrix of distances, (stop - start, n): of rows start..stop-1 to the n rows from
@@ -108,19 +109,22 @@ def checked_rows(representations: NDArray[np.floating], layer: str) -> NDArray[n
     rows = np.asarray(representations)
     if not np.issubdtype(rows.dtype, np.floating):
         rows = rows.astype(np.float64)
-    step = max(1, PAIR_ELEMENTS // max(1, rows[0].size))
-    for start in range(0, len(rows), step):
-        finite = np.isfinite(rows[start : start + step]).all(axis=1)
-        if not finite.all():
-            raise InputError(
-                f"{layer} holds a value that is not finite in row "
-                f"{start + int(np.argmin(finite)) + 1}; every value must be a finite number."
-            )
+    n, row, unit = not_finite(rows)
+    if n:
+        everywhere = int((~np.isfinite(rows)).all(axis=0).sum())
+        units = f" ({everywhere:,} of {rows.shape[1]:,} units in every row)" * bool(everywhere)
+        raise InputError(
+            f"{layer} holds {rows[row, unit]}, a value that is not finite, in row {row + 1}, unit "
+            f"{unit + 1}{f' and in {n - 1:,} more places' * (n > 1)}{units}; every value must be a "
+            "finite number."
+        )
     return moderate(rows)
 
 
 def checked_matrix(matrix: NDArray[np.floating], layer: str) -> FloatArray:
     """A matrix of distances (n_stimuli, n_stimuli) as float64, of `moderate` size.
+
+    Rounding, and NaN on the diagonal, count as 0 (`without_rounding`).
 
     Raises InputError: not square, not finite, negative, not symmetric, or not zero on the diagonal.
     """
@@ -129,24 +133,30 @@ def checked_matrix(matrix: NDArray[np.floating], layer: str) -> FloatArray:
         raise InputError(
             f"{layer} has the shape {square.shape}; a precomputed distance matrix must be square."
         )
+    square = without_rounding(square)
     scale = 0.0
     for start, stop in bands(len(square), PAIR_ELEMENTS):
         band = square[start:stop]
-        fine = (np.isfinite(band) & (band >= 0)).all(axis=1)
+        fine = np.isfinite(band) & (band >= 0)
         if not fine.all():
+            row, column = np.argwhere(~fine)[0] + (start, 0)
             raise InputError(
-                f"{layer} holds a distance in row {start + int(np.argmin(fine)) + 1} that is "
-                "negative or not finite; distances must be finite and at least 0."
+                f"{layer} holds a distance in row {row + 1}, column {column + 1} that is "
+                f"negative or not finite ({band[row - start, column]:g}); distances must be finite "
+                "and at least 0."
             )
         scale = max(scale, float(band.max(initial=0.0)))
     for start, stop in bands(len(square), PAIR_ELEMENTS):
         own, mirrored = square[start:stop, start:], square[start:, start:stop].T
-        if not np.allclose(own, mirrored, rtol=1e-6, atol=1e-9 * scale):
+        if not np.allclose(own, mirrored, rtol=TOLERANCE, atol=TOLERANCE * scale):
             raise InputError(
                 f"{layer} is not symmetric; a distance matrix must equal its transpose."
             )
-    if (np.diag(square) > 1e-9 * scale).any():
-        raise InputError(f"{layer} has a distance of a stimulus to itself that is not 0.")
+    if np.diag(square).any():
+        raise InputError(
+            f"{layer} has a distance of a stimulus to itself that is not 0, "
+            f"{np.diag(square).max():g}; of similarities, give 1 minus them."
+        )
     return np.asarray(moderate(square), dtype=np.float64)
 
 

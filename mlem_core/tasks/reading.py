@@ -62,7 +62,7 @@ def table_of(path: str, **read_as: Any) -> FoundTable:
 
 def arrays_of(
     path: str,
-    n_stimuli: int,
+    stimuli: StimulusSet,
     of_distances: bool = False,
     repeated: bool = False,
     first_column: str = "",
@@ -84,17 +84,17 @@ def arrays_of(
             n = n_subjects(file, distances=of_distances, first_column=first_column, needed=needed)
             subject = str(min(n, 1))
         how["subject"] = int(subject or 0)
-        arrays = open_arrays(file, n_stimuli, **how)
+        arrays = open_arrays(file, stimuli, **how)
     except CountsRows as error:
         return FoundArrays({}, (), False, str(error), asks=True)
     if repeated and not of_distances:
-        check_repeated(file, arrays, n_stimuli)
+        check_repeated(file, arrays, len(stimuli))
     for layer, name in arrays.names.items():
         if of_distances:
             condensed_from_matrix(arrays.read(layer), layer=name)
     names = arrays.names if arrays.named else {layer: str(layer) for layer in arrays.names}
     left_out = (f"A layer is left out: {why}" for why in arrays.left_out)
-    distances = of_distances or seem_distances(arrays, n_stimuli)
+    distances = of_distances or seem_distances(arrays, len(stimuli))
     return FoundArrays(names, (*left_out, *arrays.notes), distances)
 
 

@@ -17,6 +17,7 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import kept_stimuli
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import parse_names
+from mlem_core.data.stimuli import StimulusSet
 from mlem_core.groups.properties import read_systems
 from mlem_core.models.array_files import FIRST_COLUMN
 from mlem_core.models.availability import ModelAvailability, look_up
@@ -250,10 +251,10 @@ def _call(name: str, new: str) -> None:
     )
 
 
-def _look(upload: str, n_stimuli: int, **how: bool | str) -> FoundArrays:
+def _look(upload: str, stimuli: StimulusSet, **how: bool | str) -> FoundArrays:
     try:
         path = str(stored.upload_path(upload))
-        content: FoundArrays = stored.read("arrays", path=path, n_stimuli=n_stimuli, **how)
+        content: FoundArrays = stored.read("arrays", path=path, stimuli=stimuli, **how)
     except InputError as error:
         return FoundArrays({}, (), False, str(error))
     return content
@@ -266,7 +267,7 @@ def file_contents(draft: Draft, distance: str) -> dict[str, FoundArrays]:
     return {
         name: _look(
             upload,
-            len(draft.stimuli),
+            draft.stimuli,
             of_distances=distance == PRECOMPUTED or name in distances(),
             repeated=distance_named(distance).repeated,
             first_column=said("first_column").get(name, ""),
@@ -352,8 +353,8 @@ def _first_column(name: str) -> None:
         list(FIRST_COLUMN),
         index=None,
         format_func=FIRST_COLUMN.__getitem__,
-        placeholder="Row numbers or a unit?",
-        help="It counts the rows or has no name, as the index that pandas writes.",
+        placeholder="Row numbers, a unit or names?",
+        help="It counts the rows, has no name as the index that pandas writes, or holds names.",
         **choices.bound(
             f"file first column {name}",
             said("first_column").get(name),
@@ -391,7 +392,7 @@ def _take_files(draft: Draft, files: list[Any]) -> None:
             continue
         name = state.own_name(Path(file.name).stem, kept, "file")
         kept[name] = upload
-        if draft.stimuli is not None and _look(kept[name], len(draft.stimuli)).seem_distances:
+        if draft.stimuli is not None and _look(kept[name], draft.stimuli).seem_distances:
             precomputed.append(name)
     choices.put_all({"files": state.texts_of(kept), "precomputed": precomputed})
     if refused is not None:

@@ -13,6 +13,7 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -39,7 +40,10 @@ T = TypeVar("T")
 EXAMPLE = "example"  # `mlem_core.tasks.examples.ID`, without its imports
 
 # How a cache tells selections apart: Streamlit would look through all layers, in milliseconds.
-_HASHED: Any = {"mlem_core.analysis.analysis.Selection": repr}
+_HASHED: Any = {
+    "mlem_core.analysis.analysis.Selection": repr,
+    "mlem_core.data.stimuli.StimulusSet": attrgetter("digest"),
+}
 
 _UPLOAD = re.compile(r"[0-9a-f]{64}/[^/\\]+")
 

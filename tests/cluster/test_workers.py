@@ -17,6 +17,7 @@ import pytest
 from distributed import Client
 from inputs import arguments_of, refused
 from joblib import parallel_config
+from tiny import sentence_stimuli
 from waiting import until
 
 from mlem_core import InputError, Store, run
@@ -114,7 +115,9 @@ def test_a_header_that_threads_mix_up_is_read_again(tmp_path, monkeypatch):
         return read(text)
 
     monkeypatch.setattr(ast, "literal_eval", mixing)
-    assert open_arrays(tmp_path / "layer.npy", 3).names == {0: "layer_00"}
+    assert open_arrays(tmp_path / "layer.npy", sentence_stimuli(["A.", "B.", "C."])).names == {
+        0: "layer_00"
+    }
 
 
 def test_the_command_line_takes_a_cluster(files_only, by_threads, cluster, tmp_path, monkeypatch):

@@ -187,8 +187,18 @@ WRONG_Y = {
     "fewer rows": (lambda y: y[1:], "(39, "),
     "text": (lambda y: y.astype(str), "real numbers"),
     "ragged": (lambda y: [[1.0], [1.0, 2.0]], "real numbers"),
-    "masked": (lambda y: np.ma.masked_greater(y, 1.0), "not finite in row"),
-    "not finite": (lambda y: np.where(np.arange(N)[:, None] == 4, np.nan, y), "in row 5"),
+    "masked": (
+        lambda y: np.ma.masked_where(y == y[6, 1], y),
+        "1 masked values, the first in row 7",
+    ),
+    "not finite": (lambda y: np.where(np.arange(N)[:, None] == 4, np.nan, y), "in row 5, unit 1"),
+    "never measured": (lambda y: np.where(np.arange(3) == 1, np.nan, y), "(1 of 3 units in every"),
+    "complex": (lambda y: y + 0j, "real numbers"),
+    "complex table": (lambda y: pd.DataFrame(y + 1j), "real numbers"),
+    "row numbers in another order": (
+        lambda y: pd.DataFrame(y).sample(frac=1, random_state=0),
+        "the same row numbers in another order",
+    ),
 }
 
 
@@ -201,6 +211,24 @@ def test_neural_data_that_cannot_be_used(model, what, data):
     for call in (model.score, clone(model).fit):
         with refused(found):
             call(table, wrong)
+
+
+@for_each("model", MODELS[0], MODELS[3], MODELS[5])
+def test_parameters_that_are_set_after_a_fit_change_nothing(model, data):
+    table, layer = data
+    table = table.assign(kind=table["kind"].where(table.index > 3))
+    model = clone(model).fit(table, layer)
+    before = model.predict(table), model.score(table, layer)
+    model.set_params(missing="level", distance="manhattan", interactions=True)
+    np.testing.assert_array_equal(model.predict(table), before[0])
+    assert model.score(table, layer) == before[1]
+
+
+@for_each("change", lambda y: y.astype(">f8"), lambda y: y.astype(np.longdouble), list)
+def test_numbers_of_any_kind_give_one_fit(data, change):
+    table, layer = data
+    weights = [RidgeMLEM([1.0]).fit(table, y).coef_ for y in (layer, change(layer))]
+    np.testing.assert_array_equal(*weights)
 
 
 NUMBERS = ([], [-1.0], [1.0, -1.0], [np.nan], [np.inf], [1e12], ["a"], [None], [True], [[1.0]])

@@ -6,6 +6,7 @@ import os
 import pickle
 import struct
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,8 @@ from inputs import for_each, refused
 from tiny import sentence_stimuli
 
 from mlem_core import InputError
-from mlem_core.models.array_files import CountsRows, are_distances, arrays_in, not_finite
+from mlem_core.data.neural_rows import are_distances, not_finite
+from mlem_core.models.array_files import CountsRows, arrays_in
 from mlem_core.models.arrays import n_subjects
 from mlem_core.models.representations import from_file
 
@@ -143,6 +145,66 @@ def test_a_file_is_a_model(three, tmp_path, suffix):
         ours[3]
 
 
+def with_names(path, rows, names):
+    """A file of one layer whose rows have names, by the ending of the path."""
+    if path.suffix == ".csv":
+        header = "id," + ",".join(map(str, range(rows.shape[1]))) + "\n"
+        lines = [",".join(map(str, (n, *row))) for n, row in zip(names, rows, strict=True)]
+        path.write_text(header * (path.stem == "header") + "\n".join(lines))
+    elif path.suffix == ".npz":
+        np.savez(path, IT=rows, stimuli=names)
+    else:
+        cells = np.array(names, dtype=object)
+        label = cells if path.stem == "cells" else np.array(names)
+        scipy.io.savemat(path, {"IT": rows, "stimuli": label})
+    return path
+
+
+NAMED_FILES = for_each("file", "header.csv", "no.csv", "x.npz", "x.mat", "cells.mat")
+
+
+@NAMED_FILES
+def test_rows_with_names_are_matched_with_a_column_of_the_stimuli(three, tmp_path, file):
+    stimuli = replace(three, table=three.table.assign(item=["i1", "i2", "i3"]))
+    rows = np.array([[2.0, 20.5], [9.0, 90.5], [0.0, 0.5], [1.0, 10.5]])
+    path = with_names(tmp_path / file, rows, ["i3", "i9", "i1", "i2"])
+    found = from_file(path, stimuli)
+    np.testing.assert_array_equal(found[0], rows[[2, 3, 0]])
+    (note,) = found.notes
+    assert all(fact in note for fact in (file, "by name", "'item'"))
+    other = replace(three, table=three.table.assign(item=["i3", "i2", "i1"]))
+    assert from_file(path, other).identity != found.identity
+    in_order = from_file(with_names(tmp_path / file, rows[[2, 3, 0]], ["i1", "i2", "i3"]), stimuli)
+    np.testing.assert_array_equal(in_order[0], rows[[2, 3, 0]])
+    assert in_order.notes == ()
+    square = np.abs(np.subtract.outer(rows[:, 0], rows[:, 0]))
+    path = with_names(tmp_path / file, square, ["i3", "i9", "i1", "i2"])
+    distances = from_file(path, stimuli, distances=True)
+    assert distances[0].tolist() == [[0, 1, 2], [1, 0, 1], [2, 1, 0]]
+    for names, facts in (
+        (["i3", "i9", "i1", "i4"], ("no row named 'i2'", "row 2", "'item'")),
+        (["i3", "i3", "i1", "i2"], ("two rows named 'i3'",)),
+    ):
+        with refused(file, *facts):
+            from_file(with_names(tmp_path / file, rows, names), stimuli)
+
+
+@NAMED_FILES
+def test_names_of_no_column_are_said_or_asked_about(three, tmp_path, file):
+    path = with_names(tmp_path / file, FIRST, ["b", "a", "c"])
+    if file.endswith(".csv"):
+        with refused(file, "'b', 'a', 'c'", "no column", "NAME=skip", by=CountsRows):
+            from_file(path, three)
+        found = from_file(path, three, first_column="skip")
+        with refused("'b' in row 1", "unit"):
+            from_file(path, three, first_column="unit")
+    else:
+        found = from_file(path, three)
+        (note,) = found.notes
+        assert all(fact in note for fact in (f"stimuli of {file}", "text", "in the order"))
+    np.testing.assert_array_equal(found[0], FIRST)
+
+
 @BOTH
 def test_layers_with_names_of_their_own(three, tmp_path, suffix):
     arrays = {name: np.full((3, 2), number) for number, name in enumerate(("IT", "V1"))}
@@ -193,7 +255,7 @@ def test_mapped_arrays_are_those_that_are_loaded(three, tmp_path, suffix, kind, 
 
 @pytest.mark.parametrize("block", [1, 7, 4_000_000])
 def test_values_are_checked_in_blocks_of_rows(monkeypatch, block):
-    monkeypatch.setattr("mlem_core.models.array_files._BLOCK", block)
+    monkeypatch.setattr("mlem_core.data.neural_rows._BLOCK", block)
     random = np.random.default_rng(0)
     for _ in range(20):
         array = random.normal(size=(9, 3))
