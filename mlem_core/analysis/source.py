@@ -19,6 +19,7 @@ from mlem_core.data.reading.table import DETECTED, Table, read_table
 from mlem_core.data.roles import ROLES, apply_roles, parse_role
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.treebank import LEVELS, SAMPLE, SUFFIX, read_treebank, treebank_paths
+from mlem_core.data.word_numbers import AUTO, COUNTS_FROM
 from mlem_core.models.registry import identity
 from mlem_core.storage.digests import Stamp, changed, stamp
 
@@ -94,6 +95,13 @@ class _Read:
         parse=parse_role,
         option="role",
         repeated=True,
+    )
+    counts_from: str = asked(
+        AUTO,
+        "Words count from",
+        "The number of the first word, in a column of numbers that says which word is the "
+        "stimulus. auto is 0, or 1 where a column with the words shows that.",
+        choices=lambda: COUNTS_FROM,
     )
     level: str = asked(
         "word",
@@ -286,7 +294,8 @@ def _read_table(source: StimulusSource, path: Path) -> StimulusSet:
     read_as = ReadAs(source.sep, source.encoding, source.decimal, source.na, source.sheet)
     # Their cells as the file has them: 01 and 1 are two names.
     kinds = {**dict.fromkeys(source.nominal, "nominal"), **dict.fromkeys(source.ordered, "ordered")}
-    return apply_roles(cached_table(path, read_as), dict(source.roles), kinds)
+    table = cached_table(path, read_as)
+    return apply_roles(table, dict(source.roles), kinds, source.counts_from)
 
 
 def _scoring_model(name: str) -> str:
@@ -322,7 +331,9 @@ def _added(stimuli: StimulusSet, name: str, language: str) -> StimulusSet:
 def _check_options(source: StimulusSource, treebank: bool, table: bool) -> None:
     """Raise for an option that has no meaning for the kind of source."""
     what = "a table" if table else "a treebank" if treebank else "a built-in set"
-    wrong: tuple[str, ...] = () if table else ("sep", "decimal", "na", "sheet", "roles")
+    wrong: tuple[str, ...] = (
+        () if table else ("sep", "decimal", "na", "sheet", "roles", "counts_from")
+    )
     wrong += () if treebank else ("level", "sample", "balance", "sample_seed")
     wrong += () if table or treebank else ("encoding",)
     for name in wrong:

@@ -41,6 +41,23 @@ _UNSEEN = re.compile(
 )
 
 
+@dataclass(frozen=True)
+class Doubt:
+    """What the owner of a table may have meant otherwise.
+
+    Attributes
+    ----------
+    sentence : what is read, where, and what to do about it
+    label : of the button that does it; "" where only another file can
+    option, value : what the button chooses, as on the command line: "role" and "freq=nominal"
+    """
+
+    sentence: str
+    label: str = ""
+    option: str = ""
+    value: str = ""
+
+
 def folded(name: str) -> str:
     """A name without case, surplus spaces, signs that nobody sees, and ways to code a character."""
     text = name.strip()
@@ -87,22 +104,34 @@ def of_names(column: str, cells: Cells, guessed: bool, detected: bool) -> Iterat
             )
 
 
-def of_numbers(column: str, cells: Cells) -> Iterator[str]:
+def of_numbers(column: str, cells: Cells) -> Iterator[Doubt]:
     """Doubts about an ordered feature whose kind was guessed: codes, and numbers of rows."""
     zeros = next((cell for cell in cells if cell and _ZEROS.fullmatch(cell)), None)
     if zeros is not None:
-        yield (
+        yield Doubt(
             f"The feature {short(column)} has {short(zeros)} in row {cells.index(zeros) + 1}, "
             f"which counts as the number {text_of(float(zeros))}: give the column the role nominal "
-            "if its values are codes."
+            "if its values are codes.",
+            *_as_names(column),
         )
     first = int(cells[0] == "1")
     counting = map(str, range(first, first + len(cells)))
     if len(cells) >= _COUNTED and all(map(eq, cells, counting)):
-        yield (
+        yield Doubt(
             f"The feature {short(column)} counts the rows from {cells[0]}: give the column the "
-            "role ignore if it is an index."
+            "role ignore if it is an index.",
+            *_left_out(column),
         )
+
+
+def _as_names(column: str) -> tuple[str, str, str]:
+    """The button that makes a column categorical."""
+    return f"Make {column} categorical", "role", f"{column}=nominal"
+
+
+def _left_out(column: str) -> tuple[str, str, str]:
+    """The button that leaves a column out."""
+    return f"Leave {column} out", "role", f"{column}=ignore"
 
 
 def of_spellings(what: str, cells: Cells) -> Iterator[str]:

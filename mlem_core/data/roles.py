@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -21,6 +20,7 @@ from mlem_core.base.parameters import names_in
 from mlem_core.base.text import listed, short, some
 from mlem_core.data import doubts
 from mlem_core.data.columns import NUMBER, Cells, guess_kind, missing_marks, texts
+from mlem_core.data.doubts import Doubt
 from mlem_core.data.reading.content import ReadAs, Source
 from mlem_core.data.reading.table import (
     DETECTED,
@@ -33,12 +33,19 @@ from mlem_core.data.reading.table import (
 )
 from mlem_core.data.stimuli import ITEM, UNIT, StimulusSet, occurrences
 from mlem_core.data.stimulus_csv import CARRIED, from_cells
+from mlem_core.data.word_numbers import (
+    AUTO,
+    COUNTS_FROM,
+    numbers_for_words,
+    numbers_words,
+    word_indices,
+)
 
 # In the order in which a list shows them, each with the sentence that explains it.
 ROLES = {
     "sentence": "The sentence. One column has this role.",
     "stimulus": "The name of a stimulus that is no text, in the place of the sentence.",
-    "word_index": "Which word of the sentence is the stimulus: its number from 0, or the word.",
+    "word_index": "Which word of the sentence is the stimulus: its number, or the word.",
     "ordered": "A feature whose values are numbers; two differ by their distance.",
     "nominal": "A feature whose values are names; two differ or do not.",
     "sentence_id": "Stimuli with the same value stay together in every split.",
@@ -73,6 +80,7 @@ the cats slept,2,verb,,past,5
 a child sings loudly,1,noun,singular,,5
 a child sings loudly,2,verb,singular,present,5
 a child sings loudly,3,adverb,,,6
+two birds sang,0,numeral,plural,,3
 two birds sang,1,noun,plural,,5
 two birds sang,2,verb,,past,4
 """
@@ -100,6 +108,8 @@ def guess_roles(table: Table) -> dict[str, str]:
             return _with_features(table, special | {sentence: "stimulus"})
     index, word = _first(names, _INDICES), _first(names, _WORDS)
     inside = word and sentence and _share_inside(frame[word], frame[sentence]) >= 0.5
+    if index is None and inside:
+        index = _numbers_for(table, str(word), str(sentence))
     span = SPAN if set(SPAN) <= set(names) else ()
     if word and _first(names, _GROUPS) and _first(names, _SENTENCES) is None and not inside:
         # A word a row, and no sentence.
@@ -110,7 +120,9 @@ def guess_roles(table: Table) -> dict[str, str]:
     special |= {name: name if index is None and sentence else "ignore" for name in span}
     if index is None and sentence is not None and not span:
         # A column of words does, if they are words of the sentence; beside a number it checks it.
-        index = word if inside else None if word else _placing(table, names, sentence)
+        place = None if word else _first(names, _PLACES)
+        numbered = place and numbers_words(texts(frame[place]), texts(frame[sentence]))
+        index = word if inside else place if numbered else None
     special = {sentence: "sentence", index: "word_index"} | special
     if inside and index != word:
         special[word] = "word"
@@ -143,7 +155,10 @@ def _feature(cells: Cells) -> str:
 
 
 def apply_roles(
-    table: Table, roles: Mapping[str, str] | None = None, kinds: Mapping[str, str] | None = None
+    table: Table,
+    roles: Mapping[str, str] | None = None,
+    kinds: Mapping[str, str] | None = None,
+    counts_from: str = AUTO,
 ) -> StimulusSet:
     """The stimuli that a table is with these roles of its columns.
 
@@ -156,6 +171,7 @@ def apply_roles(
     table : of `read_table`
     roles : column -> one of `ROLES`; a column that is not named keeps the role that is guessed
     kinds : column -> one of `FEATURES`, for those that are features; of others it says nothing
+    counts_from : one of `COUNTS_FROM`, the number of the first word of a sentence
 
     Raises
     ------
@@ -169,6 +185,10 @@ def apply_roles(
         check_choice("role of a column", role, ROLES)
     chosen = guess_roles(table) | asked
     asked |= {name: kind for name, kind in (kinds or {}).items() if chosen.get(name) in FEATURES}
+    check_choice("number of the first word", counts_from, COUNTS_FROM)
+    if not having(chosen, "word_index"):
+        counts_from = "0"  # as words are counted here
+    about_words: list[Doubt] = []
     table, chosen, notes = with_words(table, chosen | asked)
     _check_roles(chosen, table.name)
     columns: dict[str, list[str | None]] = {}
@@ -177,7 +197,9 @@ def apply_roles(
         cells = texts(table.frame[column])
         if role == "word_index":
             sentences = texts(table.frame[having(chosen, "sentence")[0]])
-            cells = _word_index(cells, sentences, column)
+            words = [cell for name in having(chosen, "word") for cell in texts(table.frame[name])]
+            numbers, about_words = word_indices(cells, sentences, words, column, counts_from)
+            cells = [*numbers]
         elif role in FEATURES:
             marks = missing_marks(cells, table.read_as.missing)
             stripped = ((cell or "").strip() for cell in dict.fromkeys(cells))
@@ -191,7 +213,11 @@ def apply_roles(
     features = {kind: having(chosen, kind) for kind in FEATURES}
     stimuli = from_cells(list(columns), list(columns.values()), table.name, **features)
     read_as = replace(table.read_as, found=tuple(missing))
-    return replace(stimuli, notes=(*notes, *_notes(table, read_as, chosen, asked)))
+    all_doubts = [*about_words, *_doubts(chosen, asked, table)]
+    doubtful = (doubt.sentence for doubt in all_doubts)
+    notes = (*notes, *_notes(table, read_as, chosen, asked), *doubtful)
+    settled = tuple(doubt for doubt in all_doubts if doubt.option)
+    return replace(stimuli, notes=notes, doubts=settled)
 
 
 def read_csv(
@@ -202,6 +228,7 @@ def read_csv(
     roles: Mapping[str, str] | None = None,
     ordered: Iterable[str] = (),
     nominal: Iterable[str] = (),
+    counts_from: str = AUTO,
 ) -> StimulusSet:
     """Read and check a table of stimuli: CSV in any dialect, .xlsx, Parquet or JSON Lines.
 
@@ -219,6 +246,8 @@ def read_csv(
     read_as : how the file is to be read
     roles : column -> one of `ROLES`; the others are guessed
     ordered, nominal : features whose kind is not what their values suggest, for short
+    counts_from : the number of the first word in a column of numbers: "0", "1", or "auto", which is
+        "0" unless a column with the words shows that it is "1"
 
     Raises
     ------
@@ -234,7 +263,7 @@ def read_csv(
     table = read_table(source, name, read_as)
     ordered, nominal = names_in(ordered), names_in(nominal)
     kinds = {**dict.fromkeys(nominal, "nominal"), **dict.fromkeys(ordered, "ordered")}
-    stimuli = apply_roles(table, roles, kinds)
+    stimuli = apply_roles(table, roles, kinds, counts_from)
     if kinds:  # once more by the feature's name, so that a mistake names the features
         stimuli.with_kinds(ordered, nominal)
     return stimuli
@@ -300,38 +329,50 @@ def _notes(
         parts.append(f"{short(column)} {'has one value only and ' * few}is no feature")
     if parts:
         notes.append(f"In {table.name} {listed(parts, most=8)}.")
-    return (*notes, *_doubts(chosen, asked, table))
+    return tuple(notes)
 
 
-def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -> Iterator[str]:
-    """Sentences about what the table's owner may have meant otherwise."""
+def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -> Iterator[Doubt]:
+    """What the table's owner may have meant otherwise."""
     sentence = [*having(chosen, "sentence"), *having(chosen, "stimulus")][0]
     of_text = chosen[sentence] == "sentence"
     sentences = texts(table.frame[sentence])
     numbers = [str(name) for name in table.frame if NUMBER.fullmatch(str(name))]
     if numbers and _first([sentence], _SENTENCES) is None:
-        yield (
+        yield Doubt(
             f"The first row of {table.name} counts as its header, though {some(numbers, 3)} "
             f"{'is a number' if len(numbers) == 1 else 'are numbers'}: put a row with the names of "
             "the columns above it if it is a stimulus."
         )
     if of_text:
-        yield from doubts.of_sentences(sentences)
+        yield from map(Doubt, doubts.of_sentences(sentences))
     groups = having(chosen, "sentence_id")
     for column in groups if of_text else ():
-        yield from doubts.group_doubts(column, table.stripped(column), sentences)
+        yield from map(Doubt, doubts.group_doubts(column, table.stripped(column), sentences))
     if not groups:
-        yield from doubts.of_spellings(f"the column {short(sentence)}", sentences)
+        yield from map(Doubt, doubts.of_spellings(f"the column {short(sentence)}", sentences))
     for column in having(chosen, "item"):
-        yield from doubts.of_spellings(f"the column {short(column)}", table.stripped(column))
+        cells = table.stripped(column)
+        yield from map(Doubt, doubts.of_spellings(f"the column {short(column)}", cells))
     for column in having(chosen, "nominal"):
         detected = table.read_as.missing is None
-        yield from doubts.of_names(column, table.values(column), column not in asked, detected)
+        names = doubts.of_names(column, table.values(column), column not in asked, detected)
+        yield from map(Doubt, names)
     for column in having(chosen, "ordered"):
         if column not in asked:
             yield from doubts.of_numbers(column, table.values(column))
-    if of_text and having(chosen, "word") and not having(chosen, "word_index"):
-        yield (
+    if not of_text or having(chosen, "word_index"):
+        return
+    for column in having(chosen, "ordered"):
+        if column not in asked and numbers_words(texts(table.frame[column]), sentences):
+            n = f"{len(sentences):,}"
+            yield Doubt(
+                f"Whole sentences are the stimuli, though some recur; {short(column)} fits the "
+                f"number of a word in {n} of {n} rows: give it the role word_index if it is that.",
+                *(f"Use {column}", "role", f"{column}=word_index"),
+            )
+    if having(chosen, "word"):
+        yield Doubt(
             f"Whole sentences are the stimuli: {some(having(chosen, 'word'))} names words that "
             "most of the sentences do not have, and no column says which word is meant."
         )
@@ -358,34 +399,10 @@ def _share_inside(words: pd.Series[str], sentences: pd.Series[str]) -> float:
     return float(np.mean(times[there] > 0)) if there.any() else 0.0
 
 
-def _placing(table: Table, names: list[str], sentence: str) -> str | None:
-    """The column, where each row of sentences that recur has another word of its sentence in it."""
-    if (name := _first(names, _PLACES)) is None:
+def _numbers_for(table: Table, word: str, sentence: str) -> str | None:
+    """The column of numbers that lead to each word, where a sentence has a word several times."""
+    words, sentences = texts(table.frame[word]), texts(table.frame[sentence])
+    if (occurrences(words, sentences)[0] <= 1).all():
         return None
-    places, sentences = texts(table.frame[name]), texts(table.frame[sentence])
-    inside = all(
-        place is not None and place.isdecimal() and int(place) < len((text or "").split())
-        for place, text in zip(places, sentences, strict=True)
-    )
-    n_pairs = len({*zip(places, sentences, strict=True)})
-    return name if inside and len({*sentences}) < n_pairs == len(places) else None
-
-
-def _word_index(
-    cells: list[str | None], sentences: list[str | None], name: str
-) -> list[str | None]:
-    """Numbers as they are; words as their number in the sentence."""
-    filled = [cell for cell in cells if cell is not None]
-    numbers = cache(lambda cell: bool(NUMBER.fullmatch(cell.strip())))
-    if sum(map(numbers, filled)) >= len(filled) / 2:
-        return cells  # if one is none, the check of the stimuli says so
-    times, place = occurrences(cells, sentences)
-    wrong = np.flatnonzero(times != 1)
-    if len(wrong):
-        row = wrong[0]
-        often = f"occurs {times[row]} times" if times[row] else "does not occur"
-        raise InputError(
-            f"the word {short(cells[row] or '')} in row {row + 1} of the column {name!r} {often} "
-            f"in {short(sentences[row] or '')}; give the number of the word, from 0."
-        )
-    return [str(number) for number in place.tolist()]
+    columns = ((str(name), texts(table.frame[name])) for name in table.frame)
+    return numbers_for_words(columns, sentences, words) or None

@@ -26,6 +26,7 @@ from mlem_core.base.parameters import names_in
 from mlem_core.base.text import listed, many, some
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.columns import GIVEN, Kind, coded, override_kinds, texts, typed_column
+from mlem_core.data.doubts import Doubt
 
 # The column that says what recurs from sentence to sentence, where that is not the word.
 ITEM = "item"
@@ -92,6 +93,7 @@ class StimulusSet:
     word_index : (n_stimuli,) int64, or None for a sentence-level set
     groups : (n_stimuli,) int64, codes 0.. of `sentence_id`, without that column of `sentence`
     notes : sentences about how they were read, where that is not as the contract has it
+    doubts : those of the notes that a choice settles
     rdms : of each feature that is given by its distances, see `mlem_core.data.distance_features`
     """
 
@@ -101,6 +103,7 @@ class StimulusSet:
     word_index: NDArray[np.int64] | None
     groups: NDArray[np.int64]
     notes: tuple[str, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
     rdms: Mapping[str, Rdm] = field(default_factory=dict)
 
     def __len__(self) -> int:

@@ -209,10 +209,12 @@ def _word_indices(cells: list[str | None], sentences: list[str]) -> NDArray[np.i
         return numbers.astype(np.int64)
     row = int(inside.argmin())
     text = (cells[row] or "").strip()
+    from_1 = ((numbers >= 1) & (numbers <= n_words)).all()
+    hint = "; all fit if words count from 1: choose that they do (--counts-from 1)" * bool(from_1)
     raise InputError(
         f"word_index in row {row + 1} is {short(text) if text else 'empty'}; expected 0 to "
         f"{n_words[row] - 1}, a whole number, for the {n_words[row]} words of "
-        f"{short(sentences[row])}."
+        f"{short(sentences[row])}{hint}."
     )
 
 

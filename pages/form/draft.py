@@ -96,6 +96,7 @@ def _read(draft: Draft) -> None:
     draft.source = StimulusSource(**fields)
     if draft.kind == "table":
         path = fields.pop("stimuli")
+        del fields["counts_from"]
         how = ReadAs(separator=fields.pop("sep"), missing=fields.pop("na"), **fields)
         draft.table, draft.guessed, draft.marks = stored.read("table", path=path, **asdict(how))
     else:

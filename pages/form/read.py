@@ -6,18 +6,20 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import pandas as pd
 import streamlit as st
 
 from mlem_core.analysis.spec import parameters
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import many
 from mlem_core.data import datasets
+from mlem_core.data.doubts import Doubt
 from mlem_core.data.reading.content import DECIMALS, SEPARATORS, ReadAs
-from mlem_core.data.roles import TEMPLATE
+from mlem_core.data.roles import TEMPLATE, parse_role
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.treebank import SAMPLE, SUFFIX
 from pages.form import state
-from pages.form.draft import Draft
+from pages.form.draft import Draft, change_roles
 from pages.parts import choices, stored
 from pages.parts.choices import plain
 
@@ -47,9 +49,31 @@ def show_reading(draft: Draft) -> None:
         elif draft.kind == "set":
             st.caption("A built-in set, read as it is: there is nothing to decide.")
         if draft.base is not None:
-            for note in draft.base.notes:
-                st.caption(f":material/info: {plain(note)}")
+            _show_notes(draft, draft.base)
         _preview(draft)
+
+
+def _show_notes(draft: Draft, stimuli: StimulusSet) -> None:
+    """How the stimuli were read, with a button where a choice changes it."""
+    doubts = {doubt.sentence: doubt for doubt in stimuli.doubts}
+    for note in stimuli.notes:
+        st.caption(f":material/info: {plain(note)}")
+        if doubt := doubts.get(note):
+            st.button(
+                plain(doubt.label),
+                key=f"form doubt {doubt.option} {doubt.value} {draft.name}",
+                type="tertiary",
+                icon=":material/check:",
+                on_click=partial(_settle, draft, doubt),
+                help="Changes how the file is read; step 1 and 2 show it, and can change it back.",
+            )
+
+
+def _settle(draft: Draft, doubt: Doubt) -> None:
+    if doubt.option == "role":
+        change_roles(draft, dict([parse_role(doubt.value)]))
+    else:
+        choices.put(doubt.option, [doubt.value])
 
 
 def stimuli_uploader() -> None:
@@ -92,7 +116,7 @@ def _choose(draft: Draft) -> None:
         mime="text/csv",
         icon=":material/download:",
         on_click="ignore",
-        help="A CSV of nine words of four sentences, to be replaced by yours.",
+        help="A CSV of ten words of four sentences, to be replaced by yours.",
     )
 
 
@@ -176,6 +200,8 @@ def _table_choices(draft: Draft) -> None:
             lambda one: "only empty cells" if one == choices.NOTHING else one,
             accept_new_options=True,
         )
+    if "word_index" in draft.roles.values():
+        state.field("counts_from")
 
 
 def _found_marks(draft: Draft) -> list[str]:
@@ -208,11 +234,27 @@ def _treebank_choices(draft: Draft) -> None:
 def _preview(draft: Draft) -> None:
     if (cells := draft.cells) is None:
         return
-    first = cells.head(PREVIEW)
+    first = _with_marked_words(draft, cells.head(PREVIEW))
     st.dataframe(
         first.rename(index=lambda row: row + 1),
         height="content",
         alt=f"The first {len(first)} rows of {draft.label}",
     )
     part = f"The first {len(first)} of " if len(first) < len(cells) else ""
-    st.caption(f"{part}{many(len(cells), 'row')}.")
+    words = draft.base is not None and draft.base.level == "word"
+    marked = " Brackets in the sentence are around the stimulus." * words
+    st.caption(f"{part}{many(len(cells), 'row')}.{marked}")
+
+
+def _with_marked_words(draft: Draft, rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of the table with brackets around the stimulus in its sentence, if it is a word."""
+    stimuli = draft.base
+    if stimuli is None or stimuli.word_index is None:
+        return rows
+    sentences = []
+    for sentence, at in zip(stimuli.sentences[: len(rows)], stimuli.word_index, strict=False):
+        words = sentence.split()
+        words[at] = f"[{words[at]}]"
+        sentences.append(" ".join(words))
+    column = next((name for name, role in draft.roles.items() if role == "sentence"), "sentence")
+    return rows.assign(**{column: sentences})

@@ -39,6 +39,20 @@ def can_run(screen):
     return not screen.buttons["Run"].disabled
 
 
+def test_a_doubt_has_a_button_and_the_preview_marks_the_stimulus(store, tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text("sentence,word_index,f\nthe old boy,1,u\nthe old boy,2,v\na cat runs,1,u\n")
+    screen = Screen("new").upload(path)
+    assert screen.app.dataframe[0].value["sentence"].tolist()[0] == "the [old] boy"
+    screen.press("Count from 1")
+    assert screen.app.dataframe[0].value["sentence"].tolist() == [
+        "[the] old boy",
+        "the [old] boy",
+        "[a] cat runs",
+    ]
+    assert "--counts-from" not in screen.said and screen.address["counts_from"] == ["1"]
+
+
 @pytest.mark.slow
 def test_an_excel_file_is_read_as_it_is_and_run(store, tmp_path):
     """Sentences as a German Excel writes them: semicolons, decimal commas, Latin-1, `NA`."""
@@ -242,6 +256,7 @@ ASKED = {
     "na": (("past", "-"), {}),
     "sheet": ("second", {"stimuli": "words.xlsx"}),
     "roles": ((("tense", "ignore"),), {}),
+    "counts_from": ("0", {}),
     "level": ("sentence", {"stimuli": BANK}),
     "sample": (60, {"stimuli": BANK}),
     "balance": (("upos",), {"stimuli": BANK, "sample": 60}),
