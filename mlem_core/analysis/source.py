@@ -15,6 +15,7 @@ from mlem_core.data import datasets
 from mlem_core.data.added import ADDED, LANGUAGE, add_feature, merge_rare, with_values
 from mlem_core.data.distance_features import with_rdm, with_vector
 from mlem_core.data.reading.content import ReadAs, parse_decimal, parse_marks, parse_separator
+from mlem_core.data.reading.header import LOOKED_AT
 from mlem_core.data.reading.table import DETECTED, Table, read_table
 from mlem_core.data.roles import ROLES, apply_roles, parse_role
 from mlem_core.data.stimuli import StimulusSet
@@ -86,6 +87,15 @@ class _Read:
         "The sheet of a workbook, by its name or number; by default the first that is shown and "
         "has a cell. Values are read, never formulas.",
         metavar="NAME",
+    )
+    header_row: int | None = asked(
+        None,
+        "Header row",
+        "The row of the file with the names of the columns, from 1, empty rows counted; 0 where "
+        "there is none. By default it is found below titles and lines of comments.",
+        metavar="N",
+        parse=int,
+        range=(0, LOOKED_AT),
     )
     roles: tuple[tuple[str, str], ...] = asked(
         (),
@@ -291,7 +301,14 @@ def _table(path: Path, read_as: ReadAs, now: Stamp | None) -> Table:
 def _read_table(source: StimulusSource, path: Path) -> StimulusSet:
     if not path.exists() and path.suffix.lower() not in _TABLES:
         raise unknown("stimulus set", source.stimuli, [*datasets.SETS, "the path of a file"])
-    read_as = ReadAs(source.sep, source.encoding, source.decimal, source.na, source.sheet)
+    read_as = ReadAs(
+        source.sep,
+        source.encoding,
+        source.decimal,
+        source.na,
+        source.sheet,
+        header_row=source.header_row,
+    )
     # Their cells as the file has them: 01 and 1 are two names.
     kinds = {**dict.fromkeys(source.nominal, "nominal"), **dict.fromkeys(source.ordered, "ordered")}
     table = cached_table(path, read_as)
@@ -332,7 +349,7 @@ def _check_options(source: StimulusSource, treebank: bool, table: bool) -> None:
     """Raise for an option that has no meaning for the kind of source."""
     what = "a table" if table else "a treebank" if treebank else "a built-in set"
     wrong: tuple[str, ...] = (
-        () if table else ("sep", "decimal", "na", "sheet", "roles", "counts_from")
+        () if table else ("sep", "decimal", "na", "sheet", "header_row", "roles", "counts_from")
     )
     wrong += () if treebank else ("level", "sample", "balance", "sample_seed")
     wrong += () if table or treebank else ("encoding",)

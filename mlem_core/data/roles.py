@@ -9,7 +9,7 @@ has that role.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -147,11 +147,22 @@ def _with_features(table: Table, special: Mapping[str | None, str]) -> dict[str,
 
 
 def _feature(cells: Cells) -> str:
-    """The kind of a feature; "ignore" where all stimuli have the same value."""
-    values = {cell for cell in set(cells) if cell is not None}
-    kind = guess_kind(cells)
-    numbers = kind == "ordered" and all(map(NUMBER.fullmatch, values))
-    return kind if len(set(map(float, values)) if numbers else values) > 1 else "ignore"
+    """The kind of a feature; "ignore" where it can be none."""
+    return "ignore" if _no_feature(cells) else guess_kind(cells)
+
+
+def _no_feature(cells: Cells) -> str:
+    """Why cells can be no feature, in a clause; "" where they can."""
+    present = [cell for cell in cells if cell is not None]
+    values, ordered = set(present), guess_kind(cells) == "ordered"
+    if ordered and all(map(NUMBER.fullmatch, values)):
+        values = {str(float(value)) for value in values}
+    if len(values) < 2:
+        return "has one value only"
+    numbers = any(map(NUMBER.fullmatch, values))  # those of an odd form are said to be
+    if not (ordered or numbers) and len(values) == len(present) >= _FEW:
+        return "has another value in each row"
+    return ""
 
 
 def apply_roles(
@@ -325,8 +336,8 @@ def _notes(
     for column in having(chosen, "ignore"):
         if column in asked or column.startswith("_"):
             continue
-        few = column not in table.nameless and _feature(table.values(column)) == "ignore"
-        parts.append(f"{short(column)} {'has one value only and ' * few}is no feature")
+        why = "" if column in table.nameless else _no_feature(table.values(column))
+        parts.append(f"{short(column)} {why and f'{why} and '}is no feature")
     if parts:
         notes.append(f"In {table.name} {listed(parts, most=8)}.")
     return tuple(notes)
@@ -346,6 +357,8 @@ def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -
         )
     if of_text:
         yield from map(Doubt, doubts.of_sentences(sentences))
+        ignored = [column for column in having(chosen, "ignore") if column not in asked]
+        yield from map(Doubt, _second_sentences(sentence, ignored, table))
     groups = having(chosen, "sentence_id")
     for column in groups if of_text else ():
         yield from map(Doubt, doubts.group_doubts(column, table.stripped(column), sentences))
@@ -378,16 +391,37 @@ def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -
         )
 
 
+def _second_sentences(sentence: str, columns: Sequence[str], table: Table) -> Iterator[str]:
+    """A sentence on columns that hold other sentences, as minimal pairs do."""
+    least = 0.5 * _mean_words(table.frame[sentence])
+    others = [
+        column
+        for column in columns
+        if not column.startswith("_") and _mean_words(table.frame[column]) > max(least, 2.0)
+    ]
+    if others:
+        yield (
+            f"A row of {table.name} has other texts too, in {some(others, 3)}: {short(sentence)} "
+            "alone is read. To compare them, give each text a row of its own and a column that "
+            "says which it is."
+        )
+
+
 def _first(names: list[str], known: tuple[str, ...]) -> str | None:
     plain = {name.strip().casefold().replace(" ", "_"): name for name in reversed(names)}
     return next((plain[name] for name in known if name in plain), None)
 
 
 def _mean_words(column: pd.Series[str]) -> float:
-    """Mean words of a cell; 0 for few values, or such as are in more rows than they have words."""
+    """Mean words of a cell; 0 for few values, or such as are in more rows than they have words.
+
+    And for formulas and the like, where more than half is signs and single letters.
+    """
     counts = column.value_counts()
-    words, rows = [len(str(cell).split()) for cell in counts.index], int(counts.sum())
-    if len(counts) < min(_FEW, rows) or sum(words) < rows:
+    parts = [str(cell).split() for cell in counts.index]
+    words, rows = list(map(len, parts)), int(counts.sum())
+    signs = [part for cell in parts for part in cell if len(part) == 1 and part.isascii()]
+    if len(counts) < min(_FEW, rows) or sum(words) < rows or 2 * len(signs) > sum(words):
         return 0.0
     return float(np.dot(words, counts)) / max(1, rows)
 

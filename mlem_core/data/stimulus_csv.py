@@ -80,7 +80,9 @@ def read_written(
     """
     data, file_name = content(source)
     name = name or file_name
-    header, columns = parse(decode(data, name, "utf-8")[0], name)
+    header, columns, remarks = parse(decode(data, name, "utf-8")[0], name)
+    if remarks:
+        raise InputError(f"{name} ends with {short(remarks[0][0])}, which is no row of its table.")
     return from_cells(header, columns, name, ordered, nominal)
 
 

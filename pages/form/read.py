@@ -202,6 +202,15 @@ def _table_choices(draft: Draft) -> None:
         )
     if "word_index" in draft.roles.values():
         state.field("counts_from")
+    if workbook or text:
+        offered = dict(enumerate(map(plain, read_as.first_rows), 1))
+        detected = "" if read_as.header_row is None else f"row {read_as.header_row}"
+        _detected(
+            "header_row",
+            [str(number) for number in (0, *offered)],
+            "no header" if read_as.header_row == 0 else detected,
+            lambda one: f"row {one}: {offered.get(int(one), '')}" if one != "0" else "no header",
+        )
 
 
 def _found_marks(draft: Draft) -> list[str]:

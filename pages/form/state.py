@@ -31,7 +31,7 @@ from pages.parts import choices, method, stored
 from pages.parts.choices import plain
 
 STEPS = ("read", "roles", "models")
-_OF_TABLES = ("sep", "encoding", "decimal", "na", "sheet", "counts_from")
+_OF_TABLES = ("sep", "encoding", "decimal", "na", "sheet", "header_row", "counts_from")
 _OF_TREEBANKS = ("encoding", "level", "sample", "balance", "sample_seed")
 
 

@@ -1,6 +1,7 @@
 """Files as other programs write them, in the encodings that they write, against the values."""
 
 import csv
+import gzip
 import io
 import zipfile
 
@@ -18,7 +19,7 @@ from mlem_core.data.columns import missing_marks
 from mlem_core.data.reading import table as records
 from mlem_core.data.reading import workbook as workbooks
 from mlem_core.data.reading.table import read_table
-from mlem_core.data.roles import apply_roles
+from mlem_core.data.roles import apply_roles, guess_roles
 
 FRENCH = pd.DataFrame(
     {
@@ -214,6 +215,93 @@ def test_hidden_rows_and_columns_count_and_are_said():
     assert "(B)" in stimuli.notes[2]
 
 
+PLAIN = "sentence,plural,adverb\n"
+BODY = "the boy sleeps loudly,0,loudly\nthe girls jump again,1,again\nthe dog runs again,0,again\n"
+QUALTRICS = '"{""ImportId"":""QID1""}","{""ImportId"":""QID2""}","{""ImportId"":""QID3""}"\n'
+QUOTED = '"{}"\t"{}"\t{}\n'
+OF_R = "".join(
+    f'"{n}"\t"{a}"\t"{c}"\t{b}\n'
+    for n, (a, b, c) in enumerate((line.split(",") for line in BODY.splitlines()), 1)
+)
+SPOKEN = 'plural\tsentence\n0\t"the boy sleeps\n1\tthe girls jump"\n0\tit is\n'
+WHERE_THE_TABLE_IS = {
+    # the file, the row of its header, the sentences, what is said
+    "plain": (PLAIN + BODY, 1, ()),
+    "comments": (f"# of 2026\n# n = 3\n{PLAIN}{BODY}", 3, ("row 3",)),
+    "a title and an empty row": (f"Stimuli of 2026\n\n{PLAIN}{BODY}", 3, ("row 3",)),
+    "a title in empty cells": (f"Stimuli,,\n,,\n{PLAIN}{BODY}", 3, ("row 3",)),
+    "two rows of names": (f"Text,,\n{PLAIN}{BODY}", 2, ("row 2",)),
+    "a remark": (f"{PLAIN}{BODY}\nSource: the lab\n", 1, ("'Source: the lab'",)),
+    "remarks": (f"{PLAIN}{BODY}\nn = 3\nof 2026\n", 1, ("last 2 rows", "'n = 3'")),
+    "no header": (BODY, 0, ("no row has",)),
+    "comments and no header": (f"# Results on Tuesday\n{BODY}", 0, ("no row has",)),
+    "Qualtrics": (f"{PLAIN}Please read,Is it?,Why?\n{QUALTRICS}{BODY}", 1, ("Rows 2 to 3",)),
+    "names of rows": (f'"sentence"\t"adverb"\t"plural"\n{OF_R}', 1, ("column 1", "without a name")),
+    "names of rows, spaces": (
+        f'"sentence" "adverb" "plural"\n{OF_R}'.replace("\t", " "), 1, ("spaces",)
+    ),
+    "JSON array": (pd.read_csv(io.StringIO(PLAIN + BODY)).to_json(orient="records"), None, ()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WHERE_THE_TABLE_IS)
+@pytest.mark.parametrize("zipped", [False, True])
+def test_the_table_is_found_in_its_file(case, zipped):
+    text, header_row, facts = WHERE_THE_TABLE_IS[case]
+    data = gzip.compress(text.encode()) if zipped else text.encode()
+    table = read_table(data, "mine.csv")
+    assert table.read_as.header_row == header_row
+    assert read_table(data, "mine.csv", table.read_as).frame.equals(table.frame)
+    stimuli = apply_roles(table)
+    assert stimuli.sentences == [line.split(",")[0] for line in BODY.splitlines()]
+    assert sorted(feature.kind for feature in stimuli.features) == ["nominal", "ordered"]
+    said = " ".join(stimuli.notes)
+    assert all(fact in said for fact in facts), said
+
+
+def test_a_workbook_has_a_title_and_a_remark():
+    rows = [["Stimuli of 2026"], [], *(line.split(",") for line in (PLAIN + BODY).splitlines())]
+    table = read_table(workbook(("D", [*rows, [], ["Source: the lab"]])), "mine.xlsx")
+    assert table.read_as.header_row == 3 and table.frame.shape == (3, 3)
+    assert table.read_as.first_rows[2] == "'sentence, plural, adverb'"
+    assert any("'Source: the lab'" in note for note in table.notes)
+
+
+def test_the_row_of_the_header_can_be_chosen():
+    table = read_table(f"{PLAIN}{BODY}".encode(), read_as=ReadAs(header_row=2))
+    assert list(table.frame) == BODY.splitlines()[0].split(",") and len(table.frame) == 2
+    table = read_table(f"{PLAIN}{BODY}".encode(), read_as=ReadAs(header_row=0))
+    assert list(table.frame) == ["column_1", "column_2", "column_3"] and len(table.frame) == 4
+    with refused("row 9 of mine.csv", "0 where"):
+        read_table(f"{PLAIN}{BODY}".encode(), "mine.csv", ReadAs(header_row=9))
+
+
+def test_names_that_are_numbers_or_values_stay_names():
+    for names, rows in (
+        ("word,1,2\n", "a,3,4\nb,5,6\nc,1,2\n"),
+        ("word,noun,verb\n", "dog,noun,1\ncat,noun,2\nsee,verb,3\n"),
+    ):
+        assert list(read_table((names + rows).encode()).frame) == names.strip().split(",")
+
+
+def test_quotation_marks_that_swallow_rows_belong_to_the_text():
+    table = read_table(SPOKEN.encode())
+    assert table.read_as.literal
+    assert table.frame["sentence"].tolist() == ['"the boy sleeps', 'the girls jump"', "it is"]
+    # Rows in a cell of which each line has no cells of its own stay in it.
+    table = read_table(b'sentence\tf\n"two\nlines"\t1\n"b"\t2\n')
+    assert table.frame["sentence"].tolist() == ["two\nlines", "b"]
+
+
+def test_formulas_are_no_sentences_and_minimal_pairs_are_said():
+    formula = "dog ( x _ 1 ) AND run . agent ( x _ 2 , x _ 1 )"
+    rows = "".join(f"the dog {n} runs\t{formula} {n}\t{n % 2}\n" for n in range(6))
+    assert guess_roles(read_table(f"a\tb\tc\n{rows}".encode()))["a"] == "sentence"
+    rows = "".join(f"the dog {n} runs,the dog {n} run,{n % 2}\n" for n in range(6))
+    notes = read_csv(f"good,bad,f\n{rows}".encode(), name="mine.csv").notes
+    assert any("other texts too, in 'bad'" in note for note in notes)
+
+
 def parquet(**columns):
     return pd.DataFrame(columns).to_parquet()
 
@@ -247,6 +335,12 @@ REFUSED: dict[str, tuple[bytes, tuple[str, ...]]] = {
     "no object": (b'{"sentence": "a"}\n[1]\n', ("row 2 of mine.xlsx", "'[1]'")),
     "half an object": (b'{"sentence": "a"}\n{"sente', ("row 2 of mine.xlsx", "JSON")),
     "an object in one": (b'{"sentence": {"a": 1}}', ("row 1 of mine.xlsx", "'sentence'", "'dict'")),
+    "treebank": (
+        "".join("\t".join([n, *"aaD__2d__", "\n"][:10]) + "\n" for n in "12").encode(),
+        ("CoNLL-U", ".conllu"),
+    ),
+    "half a gzip": (b"\x1f\x8b" + bytes(30), ("damaged or no gzip",)),
+    "half an array": (b'[{"sentence": "a"}, {"sent', ("damaged or no JSON array",)),
     "quoted names": (
         b'sentence, "pos", "f"\na b, "n", "1"\nc d, "v", "2"\n',
         ("quotation marks", "'\"pos\"'"),

@@ -163,8 +163,12 @@ def test_a_column_of_words_says_which_is_the_stimulus_if_it_holds_words_of_the_s
 
 
 def test_a_table_without_a_header_is_said():
-    notes = read_csv(b"the dog runs,5,noun\na cat sits,6,verb\nmy bird,9,noun\n").notes
-    assert any("header" in note and "'5'" in note for note in notes)
+    rows = "the dog runs,5,noun\na cat sits,6,verb\nmy bird is,9,noun\n"
+    stimuli = read_csv(rows.encode())
+    assert len(stimuli) == 3 and any("no row has names" in note for note in stimuli.notes)
+    # One word over sentences is a name, so that a number beside it is one too.
+    notes = read_csv(f"a,1,b\n{rows}".encode()).notes
+    assert any("header" in note and "'1'" in note for note in notes)
 
 
 def test_thousands_among_decimal_commas_are_said():

@@ -255,6 +255,7 @@ ASKED = {
     "decimal": (",", {"stimuli": "other.csv", "sep": ";"}),
     "na": (("past", "-"), {}),
     "sheet": ("second", {"stimuli": "words.xlsx"}),
+    "header_row": (1, {}),
     "roles": ((("tense", "ignore"),), {}),
     "counts_from": ("0", {}),
     "level": ("sentence", {"stimuli": BANK}),

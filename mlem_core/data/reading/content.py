@@ -10,15 +10,18 @@ import contextlib
 import csv
 import io
 import re
+import zlib
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from mlem_core.base.errors import InputError
+from mlem_core.base.errors import InputError, readable
 from mlem_core.base.text import listed, short
+from mlem_core.data.reading.header import FIRST_ROW, Layout, table_in
 
 MAX_BYTES = 500_000_000
 MAX_COLUMNS = 2_000
@@ -27,7 +30,7 @@ Columns = list[list[str | None]]
 Source = str | Path | bytes | BinaryIO
 
 # What separates the cells of a line, and what it is called.
-SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
 DECIMALS = {".": "point", ",": "comma"}
 _ENCODINGS = {
     "utf-8": "UTF-8",
@@ -47,6 +50,7 @@ MOST_ODD = 0.1
 MOST_ACCENTS = 0.3
 # An apostrophe that `write_table` put before what a spreadsheet may take for a formula.
 _ESCAPED = re.compile(r"'+[=+\-@\t\r\n＝＋－＠]")
+_GZIP = b"\x1f\x8b"
 LOOKED_AT = 200_000  # characters
 _RECORDS = 300
 # Excel's own way to say it, in the first line.
@@ -69,8 +73,10 @@ class ReadAs:
     sheet : of a workbook, by its name
     sheets : all sheets of the workbook
     literal : whether quotation marks are characters like any other
+    header_row : row of the file that has the names of the columns, from 1; 0: none has
     renamed : (position from 1, name in the file, name here) of columns without a name of their own
     found : what was taken for missing, in order of appearance
+    first_rows : the first rows of the file in short, for a choice of the header
 
     Examples
     --------
@@ -86,8 +92,10 @@ class ReadAs:
     sheet: str | None = None
     sheets: tuple[str, ...] = ()
     literal: bool = False
+    header_row: int | None = None
     renamed: tuple[tuple[int, str, str], ...] = ()
     found: tuple[str, ...] = ()
+    first_rows: tuple[str, ...] = ()
 
     @property
     def encoding_name(self) -> str:
@@ -99,7 +107,7 @@ class ReadAs:
         """Whether there is nothing to say: UTF-8, commas, decimal points, nothing renamed."""
         usual = self.separator in (",", None) and self.encoding in ("utf-8", None)
         odd = self.sheet or self.decimal == "," or self.renamed or self.found or self.literal
-        return usual and not odd
+        return usual and not odd and self.header_row in (None, 1)
 
     @property
     def sentence(self) -> str:
@@ -113,6 +121,10 @@ class ReadAs:
         else:
             separator = SEPARATORS.get(str(self.separator), repr(self.separator))
             parts = [f"read as {self.encoding_name} text separated by {separator}"]
+        if self.header_row == 0:
+            parts.append("no row has names of columns")
+        elif self.header_row not in (None, 1):
+            parts.append(f"row {self.header_row} has the names of the columns")
         if self.decimal == ",":
             parts.append("numbers have a decimal comma")
         if self.literal:
@@ -179,6 +191,10 @@ def content(
         name = Path(str(getattr(source, "name", "the CSV"))).name
         data = source.read(MAX_BYTES + 1)
         size = len(data)
+    if data.startswith(_GZIP):
+        with readable(name, "gzip file", zlib.error):
+            data = zlib.decompressobj(wbits=31).decompress(data, MAX_BYTES + 1)
+        size, name = len(data), name.removesuffix(".gz")
     if size > MAX_BYTES:
         most = MAX_BYTES // 1_000_000
         raise InputError(f"{name} is larger than the limit of {most} MB for {what}.")
@@ -265,51 +281,69 @@ def _row_after(n_lines: int) -> str:
 def separator_of(text: str) -> tuple[str, str]:
     """The separator of a text, and the text without the line that says it (`sep=;`).
 
-    It is the one by which the header has at least two cells and most rows have as many; commas
-    where there is none.
+    It is the one by which most rows have as many cells, at least two; commas where there is none.
+    Spaces separate cells only where each of the first lines has quotation marks, as R writes them.
     """
     said = _SAID.match(text)
     if said:
         return said[1], text[said.end() :]
-    scores = {separator: _score(text, separator) for separator in SEPARATORS}
+    lines = text[:LOOKED_AT].splitlines()[:_RECORDS]
+    spaced = len(lines) > 1 and all(line.startswith('"') for line in lines)
+    possible = [separator for separator in SEPARATORS if separator != " " or spaced]
+    scores = {separator: _score(text, separator) for separator in possible}
     best = max(scores, key=lambda separator: scores[separator])
     return (best if scores[best][1] > 1 else ","), text
 
 
-def parse(
-    text: str, name: str, separator: str = ",", *, literal: bool = False
-) -> tuple[list[str], Columns]:
-    """Header and columns of a CSV file; empty cells are None.
+def first_rows(text: str, separator: str, *, literal: bool = False) -> list[list[str]]:
+    """The first rows of a CSV file, empty ones too."""
+    rows: list[list[str]] = []
+    with contextlib.suppress(csv.Error):
+        rows += islice(_rows(text[:LOOKED_AT], separator, literal), _RECORDS)
+    if len(text) > LOOKED_AT and 2 < len(rows) < _RECORDS:
+        rows.pop()  # cut short
+    return rows
 
-    Rows without any cell that is not empty do not count.
+
+def _rows(text: str, separator: str, literal: bool, *, strict: bool = False) -> Iterator[list[str]]:
+    # Its bytes take less memory than the text in a StringIO.
+    lines = io.TextIOWrapper(
+        io.BytesIO(text.encode("utf-8", "surrogatepass")), "utf-8", "surrogatepass", newline=""
+    )
+    return csv.reader(
+        lines,
+        strict=strict,
+        delimiter=separator,
+        quoting=csv.QUOTE_NONE if literal else csv.QUOTE_MINIMAL,
+    )
+
+
+def parse(
+    text: str, name: str, separator: str = ",", *, literal: bool = False, layout: Layout = FIRST_ROW
+) -> tuple[list[str], Columns, list[list[str]]]:
+    """Header, columns and remarks at the end of a CSV file; empty cells are None.
+
+    Rows without any cell that is not empty do not count. Without a header columns are called
+    column_1, column_2, ...
 
     Parameters
     ----------
     name : how messages call the file
     literal : quotation marks are characters like any other
+    layout : where the table stands in the file
 
     Raises
     ------
     InputError
         No CSV, empty, or ragged.
     """
-    # Its bytes take less memory than the text in a StringIO.
-    lines = io.TextIOWrapper(
-        io.BytesIO(text.encode("utf-8", "surrogatepass")), "utf-8", "surrogatepass", newline=""
-    )
-    reader = csv.reader(
-        lines,
-        strict=True,
-        delimiter=separator,
-        quoting=csv.QUOTE_NONE if literal else csv.QUOTE_MINIMAL,
-    )
     kind = SEPARATORS.get(separator, repr(separator))
-    rows = filter(any, reader)
     cell_of = cache(lambda cell: _unescape(cell) or None)
     header: list[str] = []
     row = 0
     try:
-        header = [_unescape(cell).strip() for cell in next(rows, ())]
+        names, rows, remarks = table_in(_rows(text, separator, literal, strict=True), layout)
+        header = [_unescape(cell).strip() for cell in names]
         if len(header) > MAX_COLUMNS:
             raise InputError(
                 f"{name} has {len(header):,} columns separated by {kind}; expected at most "
@@ -333,22 +367,15 @@ def parse(
         ) from error
     if not header:
         raise InputError(f"{name} is empty; expected a header and at least two rows.")
-    return header, columns
+    return header, columns, remarks
 
 
 def _score(text: str, separator: str) -> tuple[float, int]:
-    """The share of rows with as many cells as the header, and the cells of the header."""
-    rows: list[list[str]] = []
-    reader = csv.reader(io.StringIO(text[:LOOKED_AT], newline=""), delimiter=separator)
-    with contextlib.suppress(csv.Error):
-        rows += (cells for cells in islice(reader, _RECORDS) if any(cells))
-    if len(text) > LOOKED_AT and len(rows) > 2 and len(rows) < _RECORDS:
-        rows.pop()  # cut short
-    width = len(rows[0]) if rows else 0
-    if width < 2:
-        return 0.0, width
-    same = [len(cells) == width for cells in rows[1:]]
-    return (sum(same) / len(same) if same else 1.0), width
+    """The share of rows with as many cells as most have, and how many these are."""
+    rows = [cells for cells in first_rows(text, separator) if any(cells)]
+    widths = Counter(map(len, rows))
+    width = max(widths, key=lambda n: (widths[n], n), default=0)
+    return (widths[width] / len(rows), width) if width > 1 else (0.0, width)
 
 
 def _unescape(cell: str) -> str:

@@ -35,12 +35,19 @@ from mlem_core.data.reading.content import (
     Source,
     content,
     decode,
+    first_rows,
     parse,
     separator_of,
 )
+from mlem_core.data.reading.header import find_layout, in_short, remarks_note
 from mlem_core.data.reading.workbook import is_workbook, read_sheet
 
 _PARQUET = b"PAR1"  # how such a file begins
+_JSON_ARRAY, _BETWEEN = re.compile(r"\s*\[\s*\{"), re.compile(r"[\s,]*")
+# A first word of a sentence, with ten columns.
+_TREEBANK = re.compile(
+    r"^(?:# [^\n]*\n)*1\t[^\t\n]+(?:\t[^\t\n]*){8}\n2\t[^\t\n]+(?:\t[^\t\n]*){8}$", re.M
+)
 _BYTES = 100  # that a cell takes while it is read
 
 
@@ -195,15 +202,15 @@ def read_table(
     name = name or file_name
     notes: tuple[str, ...] = ()
     if is_workbook(data):
-        header, columns, sheet, sheets, notes = read_sheet(data, name, read_as.sheet)
-        read_as = replace(read_as, separator=None, encoding=None, sheet=sheet, sheets=sheets)
+        header, columns, read_as, notes = read_sheet(data, name, read_as)
     elif read_as.sheet is not None:
         raise InputError(f"{name} is no workbook and has no sheet {read_as.sheet!r}.")
     elif data.startswith(_PARQUET):
         header, columns = read_parquet(data, name)
         read_as = replace(read_as, separator=None, encoding=None)
     else:
-        header, columns, read_as = _of_text(*decode(data, name, read_as.encoding), name, read_as)
+        text, encoding = decode(data, name, read_as.encoding)
+        header, columns, read_as, notes = _of_text(text, encoding, name, read_as)
     if not header:
         raise InputError(f"{name} is empty; expected a header and at least two rows.")
     header = [_plain(cell) for cell in header]
@@ -224,22 +231,62 @@ def read_table(
 
 def _of_text(
     text: str, encoding: str, name: str, read_as: ReadAs
-) -> tuple[list[str], Columns, ReadAs]:
-    """Header and columns of a text, and how it was read."""
+) -> tuple[list[str], Columns, ReadAs, tuple[str, ...]]:
+    """Header and columns of a text, how it was read, and what is to be said of it."""
+    if _TREEBANK.search(text):
+        raise InputError(
+            f"{name} is a treebank (ten columns of CoNLL-U): give it the ending .conllu, so "
+            "that its trees are read."
+        )
+    if read_as.separator is None and _JSON_ARRAY.match(text):
+        text, name = _lines_of_array(text, name), f"{name}.jsonl"
     if read_as.separator is None and is_json_lines(text, name):
-        return *read_json_lines(text, name), replace(read_as, encoding=encoding)
+        return *read_json_lines(text, name), replace(read_as, encoding=encoding), ()
     separator, rest = separator_of(text)
     if read_as.separator in (None, separator):
         text = rest
     separator = read_as.separator or separator
-    read_as = replace(read_as, separator=separator, encoding=encoding, literal=False)
+
+    def parsed(literal: bool) -> tuple[list[str], Columns, ReadAs, tuple[str, ...]]:
+        rows = first_rows(text, separator, literal=literal)
+        layout = find_layout(rows, name, read_as.header_row)
+        header, columns, remarks = parse(text, name, separator, literal=literal, layout=layout)
+        how = replace(
+            read_as,
+            separator=separator,
+            encoding=encoding,
+            literal=literal,
+            header_row=layout.header,
+            first_rows=in_short(rows),
+        )
+        return header, columns, how, tuple(filter(None, (layout.note, remarks_note(remarks))))
+
+    if separator not in "\t|" or '"' not in text:
+        return parsed(False)
+    # Such tables often have quotation marks as they are, and some that end in a later row.
     try:
-        return *parse(text, name, separator), read_as
+        quoted = parsed(False)
     except InputError:
-        if separator in "\t|":  # such tables often have quotation marks as they are
-            with contextlib.suppress(InputError):
-                return *parse(text, name, separator, literal=True), replace(read_as, literal=True)
+        with contextlib.suppress(InputError):
+            return parsed(True)
         raise
+    with contextlib.suppress(InputError):
+        literal = parsed(True)
+        if len(literal[1][0]) > len(quoted[1][0]):
+            return literal
+    return quoted
+
+
+def _lines_of_array(text: str, name: str) -> str:
+    """JSON Lines of a JSON array of objects, each as it is written there."""
+    decoder, lines = json.JSONDecoder(), list[str]()
+    at = text.index("[") + 1
+    with readable(name, "JSON array", ValueError, RecursionError):
+        while not text.startswith("]", at := _BETWEEN.match(text, at).end()):  # type: ignore[union-attr]
+            _, end = decoder.raw_decode(text, at)
+            lines.append(text[at:end].replace("\n", " ").replace("\r", " "))
+            at = end
+    return "\n".join(lines)
 
 
 def _plain(name: str) -> str:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import io
 import warnings
 import zipfile
+from dataclasses import replace
 from typing import IO, Any, NamedTuple
 from xml.etree.ElementTree import iterparse
 
 from mlem_core.base.errors import InputError, readable, unknown
 from mlem_core.base.text import listed, many, short
 from mlem_core.data.columns import text_of_value
-from mlem_core.data.reading.content import MAX_BYTES, MAX_COLUMNS, Columns
+from mlem_core.data.reading.content import MAX_BYTES, MAX_COLUMNS, Columns, ReadAs
+from mlem_core.data.reading.header import LOOKED_AT, find_layout, in_short, remarks_note, table_in
 
 # A zip may unpack to anything, and a cell name any row.
 MAX_UNPACKED = 500_000_000
@@ -25,12 +27,12 @@ _NO_VALUE = "#N/A"  # an error that says that a value is missing
 _STYLES, _MOST_TAGS = "xl/styles.xml", 300_000  # Excel has 65,490 formats of cells at most
 
 
-# Names and cells of the columns, empty cells None; the sheet's name, and those of all sheets;
-# sentences about what its spreadsheet program does not show.
-_Sheet = tuple[list[str], Columns, str, tuple[str, ...], tuple[str, ...]]
+# Names and cells of the columns, empty cells None; how it was read; sentences about what its
+# spreadsheet program does not show.
+_Sheet = tuple[list[str], Columns, ReadAs, tuple[str, ...]]
 
 
-class _Layout(NamedTuple):
+class _Appearance(NamedTuple):
     """What openpyxl does not tell of a sheet that it reads row by row.
 
     hidden_rows : their numbers
@@ -48,17 +50,17 @@ def is_workbook(data: bytes) -> bool:
     return data.startswith((b"PK\x03\x04", _BEFORE_2007)) or _END_OF_ZIP in data[-65_557:]
 
 
-def read_sheet(data: bytes, name: str, sheet: str | None = None) -> _Sheet:
-    """Header, columns, name, names of all sheets, and notes of one sheet of a workbook.
+def read_sheet(data: bytes, name: str, read_as: ReadAs) -> _Sheet:
+    """Header, columns, how it was read, and notes of one sheet of a workbook.
 
-    Values, never formulas: a formula counts as what the spreadsheet program last computed. The
-    first row with a value is the header; rows without any do not count. Hidden rows
-    do, and a note says so.
+    Values, never formulas: a formula counts as what the spreadsheet program last computed. Rows
+    without a value do not count. Hidden rows do, and a note says so.
 
     Parameters
     ----------
     name : how messages call the file
-    sheet : name, or number from 1; None is the first one that is shown and has a cell
+    read_as : its sheet by name, or number from 1 (None is the first one that is shown and has a
+        cell), and the row of its header
 
     Raises
     ------
@@ -72,10 +74,10 @@ def read_sheet(data: bytes, name: str, sheet: str | None = None) -> _Sheet:
     with readable(name, "Excel workbook", Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about styles and extensions, which have no part in it
         _check_zip(data, name)
-        return _read_sheet(data, name, sheet)
+        return _read_sheet(data, name, read_as)
 
 
-def _read_sheet(data: bytes, name: str, sheet: str | None) -> _Sheet:
+def _read_sheet(data: bytes, name: str, read_as: ReadAs) -> _Sheet:
     from openpyxl.reader.excel import ExcelReader
     from openpyxl.utils import get_column_letter
 
@@ -83,7 +85,7 @@ def _read_sheet(data: bytes, name: str, sheet: str | None) -> _Sheet:
     reader.read()
     book = reader.wb
     parts = {entry.name: relation.target for entry, relation in reader.parser.find_sheets()}
-    names = tuple(book.sheetnames)
+    names, sheet = tuple(book.sheetnames), read_as.sheet
     if sheet is None:
         # Of those that are hidden only where no other has a cell.
         titles = sorted(names, key=lambda title: book[title].sheet_state != "visible")
@@ -98,7 +100,7 @@ def _read_sheet(data: bytes, name: str, sheet: str | None) -> _Sheet:
             continue  # a sheet that is a chart
         of = f"the sheet {short(title)} of {name}"
         with zipfile.ZipFile(io.BytesIO(data)) as archive, archive.open(parts[title]) as part:
-            layout = _read_layout(part, of)
+            appearance = _read_appearance(part, of)
         rows = _read_values(book[title], of)
         if rows:
             break
@@ -108,18 +110,37 @@ def _read_sheet(data: bytes, name: str, sheet: str | None) -> _Sheet:
     width = max(map(max, rows.values()))
     if width > MAX_COLUMNS:
         raise InputError(f"{name} has {width:,} columns; expected at most {MAX_COLUMNS:,}.")
-    columns: Columns = [[None] * len(rows) for _ in range(width)]
-    for number, cells in enumerate(rows.values()):
-        for column, value in cells.items():
-            columns[column - 1][number] = text_of_value(value)
+
+    def row(number: int) -> list[str]:
+        values = rows.get(number)
+        return [text_of_value(values.get(k)) or "" for k in range(1, width + 1)] if values else []
+
+    numbers = range(1, max(rows) + 1)
+    first_rows = list(map(row, numbers[:LOOKED_AT]))
+    layout = find_layout(first_rows, of, read_as.header_row)
+    header, body, remarks = table_in(map(row, numbers), layout)
+    columns: Columns = [[] for _ in header]
+    for cells in body:
+        for column, cell in zip(columns, cells, strict=True):
+            column.append(cell or None)
     hidden = [
         get_column_letter(column)
         for column in range(1, width + 1)
-        if any(first <= column <= last for first, last in layout.hidden_columns)
+        if any(first <= column <= last for first, last in appearance.hidden_columns)
     ]
-    header = [cells_of[0] or "" for cells_of in columns]
-    notes = _notes(of, len(layout.hidden_rows & rows.keys()), hidden, layout.merged)
-    return header, [cells_of[1:] for cells_of in columns], title, names, notes
+    n_hidden = len(appearance.hidden_rows & rows.keys())
+    notes = _notes(of, n_hidden, hidden, appearance.merged)
+    read_as = replace(
+        read_as,
+        separator=None,
+        encoding=None,
+        sheet=title,
+        sheets=names,
+        header_row=layout.header,
+        first_rows=in_short(first_rows),
+    )
+    more = filter(None, (layout.note, remarks_note(remarks)))
+    return header, columns, read_as, (*notes, *more)
 
 
 def _notes(of: str, n_hidden: int, columns: list[str], merged: list[str]) -> tuple[str, ...]:
@@ -175,15 +196,15 @@ def _check_zip(data: bytes, name: str) -> None:
         )
 
 
-def _read_layout(part: IO[bytes], of: str) -> _Layout:
-    """The layout of a sheet, from its XML.
+def _read_appearance(part: IO[bytes], of: str) -> _Appearance:
+    """The appearance of a sheet, from its XML.
 
     Raises `InputError` for rows and cells that are not in order, and for a formula without the
     value that a spreadsheet program would have kept.
     """
     from openpyxl.utils import get_column_letter
 
-    layout = _Layout(set(), [], [])
+    appearance = _Appearance(set(), [], [])
     before = 0
     for _, element in iterparse(part):
         tag = element.tag.removeprefix(_NAMESPACE)
@@ -199,7 +220,7 @@ def _read_layout(part: IO[bytes], of: str) -> _Layout:
                 )
             before = number
             if element.get("hidden") in _TRUE:
-                layout.hidden_rows.add(number)
+                appearance.hidden_rows.add(number)
             for column, cell in enumerate(element, 1):
                 # A text may be empty ("str"), a number is not.
                 formula = cell.find(f"{_NAMESPACE}f") is not None
@@ -210,12 +231,14 @@ def _read_layout(part: IO[bytes], of: str) -> _Layout:
                         "file in a spreadsheet program and save it, or paste values."
                     )
         elif tag == "col" and element.get("hidden") in _TRUE:
-            layout.hidden_columns.append((int(element.get("min", 1)), int(element.get("max", 0))))
+            appearance.hidden_columns.append(
+                (int(element.get("min", 1)), int(element.get("max", 0)))
+            )
         elif tag == "mergeCell":
-            layout.merged.append(element.get("ref", ""))
+            appearance.merged.append(element.get("ref", ""))
         if tag in ("row", "sheetData"):
             element.clear()
-    return layout
+    return appearance
 
 
 def _read_values(sheet: Any, of: str) -> dict[int, dict[int, Any]]:
