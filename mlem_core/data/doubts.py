@@ -11,17 +11,36 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
+from math import fsum, isclose
 from operator import eq, itemgetter
 from typing import Literal, get_args
 
 import pandas as pd
 
-from mlem_core.base.text import listed, many, short
+from mlem_core.base.text import listed, many, short, some
 from mlem_core.data.columns import MISSING_AMONG_NUMBERS, NUMBER, Cells, is_like_number, text_of
 
+_DAY = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])")
+_MONTH = "(jan|feb|mar|mär|mrz|apr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz])[a-z]{0,6}"
+_DATE = re.compile(
+    rf"\d{{4}}-\d\d-\d\d|\d{{1,2}}[-. /]+{_MONTH}|{_MONTH}[-. /]+\d{{1,2}}", re.IGNORECASE
+)
+_MISSING_CODE = re.compile(r"-?(99+|88+|77+)|-[987]")
+_MOST_CLASSES, _FEWEST_ADDED = 20, 4
+# In names of columns whose few whole numbers are amounts.
+_MEASURE = re.compile(
+    "length|position|index|count|number|num|freq|age|rating|score|size|depth|distance|level|year"
+    "|rank|time|order|degree|duration|words|letters|syllables|^n_",
+    re.IGNORECASE,
+)
+_TOTALS = {"total", "totals", "sum", "mean", "average", "summe", "gesamt", "mittelwert", "somme"}
+_SPECIAL = re.compile(
+    r"\[(?:MASK|CLS|SEP|PAD|UNK)\]|</?(?:s|unk|pad|mask|bos|eos|sep|cls)>|<\|[\w ]+\|>"
+)
 _ZEROS = re.compile(r"[+-]?0\d+(\.\d*)?", re.ASCII)
 _MOST_ODD = 0.2  # of the cells of a column of numbers
 _COUNTED = 10  # of fewer rows a feature may well be 1, 2, 3
@@ -49,13 +68,13 @@ class Doubt:
     ----------
     sentence : what is read, where, and what to do about it
     label : of the button that does it; "" where only another file can
-    option, value : what the button chooses, as on the command line: "role" and "freq=nominal"
+    option, values : what the button chooses, as on the command line: "role", ("freq=nominal",)
     """
 
     sentence: str
     label: str = ""
     option: str = ""
-    value: str = ""
+    values: tuple[str, ...] = ()
 
 
 def folded(name: str) -> str:
@@ -104,8 +123,44 @@ def of_names(column: str, cells: Cells, guessed: bool, detected: bool) -> Iterat
             )
 
 
-def of_numbers(column: str, cells: Cells) -> Iterator[Doubt]:
-    """Doubts about an ordered feature whose kind was guessed: codes, and numbers of rows."""
+def of_numbers(column: str, cells: Cells, marks: Sequence[str]) -> Iterator[Doubt]:
+    """Doubts about an ordered feature whose kind was guessed: codes, dates, and numbers of rows.
+
+    `marks` are the missing values that are known already.
+    """
+    values = {cell: float(cell) for cell in dict.fromkeys(cells) if cell is not None}
+    first_of: dict[float, str] = {}
+    for cell, value in values.items():
+        other = first_of.setdefault(value, cell)
+        longer = "." in cell and cell != other and not cell.rstrip("0").endswith(".")
+        if Decimal(cell) != Decimal(other) or (longer and cell.rstrip("0") == other.rstrip("0")):
+            yield Doubt(
+                f"In the feature {short(column)} {_at(other, cells)} and {_at(cell, cells)} are "
+                "one number: give it the role nominal if its values are codes, versions or dates.",
+                *_as_names(column),
+            )
+            break
+    if len(values) > 2 and all(map(_DAY.fullmatch, values)):
+        yield Doubt(
+            f"The feature {short(column)} has dates, such as {_at(next(iter(values)), cells)}, "
+            "which count as numbers, so that a new month or year is a jump: give days as numbers, "
+            "or the column the role nominal.",
+            *_as_names(column),
+        )
+    codes = {cell for cell in values if _MISSING_CODE.fullmatch(cell)}
+    rest = [value for cell, value in values.items() if cell not in codes]
+    if codes and len(set(rest)) > 1:
+        low, high = min(rest), max(rest)
+        gaps = (max(low - values[code], values[code] - high) for code in codes)
+        if all(gap > high - low for gap in gaps):
+            yield Doubt(
+                f"In the feature {short(column)} {_at(min(codes), cells)} lies far from all other "
+                f"values, {low:g} to {high:g}: name {some(sorted(codes))} as missing (--na) if "
+                "there is no value.",
+                f"Read {', '.join(sorted(codes))} as missing",
+                "na",
+                (",".join([*marks, *sorted(codes)]),),
+            )
     zeros = next((cell for cell in cells if cell and _ZEROS.fullmatch(cell)), None)
     if zeros is not None:
         yield Doubt(
@@ -124,14 +179,66 @@ def of_numbers(column: str, cells: Cells) -> Iterator[Doubt]:
         )
 
 
-def _as_names(column: str) -> tuple[str, str, str]:
-    """The button that makes a column categorical."""
-    return f"Make {column} categorical", "role", f"{column}=nominal"
+def _as_names(*columns: str) -> tuple[str, str, tuple[str, ...]]:
+    """The button that makes columns categorical."""
+    label = f"Make {listed(list(columns), most=3)} categorical"
+    return label, "role", tuple(f"{column}=nominal" for column in columns)
 
 
-def _left_out(column: str) -> tuple[str, str, str]:
+def _left_out(column: str) -> tuple[str, str, tuple[str, ...]]:
     """The button that leaves a column out."""
-    return f"Leave {column} out", "role", f"{column}=ignore"
+    return f"Leave {column} out", "role", (f"{column}=ignore",)
+
+
+def of_ordered(columns: Mapping[str, Cells], sentences: Cells) -> Iterator[Doubt]:
+    """Doubts about ordered features together: codes of classes, spans, and a row of sums.
+
+    Parameters
+    ----------
+    columns : the features whose kind was guessed: (n_rows,) cells of each
+    """
+    classes = []
+    for name, cells in columns.items():
+        counts = Counter(cell for cell in cells if cell is not None)
+        few = 2 < len(counts) <= _MOST_CLASSES and 3 * len(counts) <= counts.total()
+        if few and all(map(str.isdecimal, counts)) and not _MEASURE.search(name):
+            classes.append(name)
+        if name in ("start_idx", "end_idx"):
+            yield Doubt(
+                f"The column {short(name)} stands without "
+                f"{'end_idx' if name == 'start_idx' else 'start_idx'} and is a feature: leave it "
+                "out, or give both ends of the words.",
+                *_left_out(name),
+            )
+    if classes:
+        yield Doubt(
+            f"{some(classes, 5)} {'has' if len(classes) == 1 else 'have'} few whole numbers, "
+            "whose differences count, so that 3 is nearer to 2 than to 0: give the role nominal "
+            "if numbers stand for names.",
+            *_as_names(*classes),
+        )
+    numbers = [[float(cell or 0) for cell in cells] for cells in columns.values() if cells[-1]]
+    sums = bool(numbers) and len(sentences) > _FEWEST_ADDED
+    sums = sums and all(any(of[:-1]) and isclose(of[-1], fsum(of[:-1])) for of in numbers)
+    if sums or (sentences[-1] or "").strip(" :").lower() in _TOTALS:
+        yield Doubt(
+            f"The last row, {short(sentences[-1] or '')}, seems to be a sum or mean of the others "
+            "and counts as a stimulus: remove it from the file if it is none."
+        )
+
+
+def of_dates(column: str, cells: Cells) -> Iterator[Doubt]:
+    """Doubts about a nominal feature some of whose values are dates, as Excel turns 3-4 into one."""
+    rows = [row for row, cell in enumerate(cells, 1) if cell and _DATE.fullmatch(cell)]
+    others = [cell for cell in dict.fromkeys(cells) if cell and not _DATE.fullmatch(cell)]
+    if rows and others:
+        where = listed([str(row) for row in rows], most=5)
+        yield Doubt(
+            f"In the feature {short(column)} {short(cells[rows[0] - 1] or '')} is a date among "
+            f"values such as {_at(others[0], cells)}, in row{'s' * (len(rows) > 1)} {where}: "
+            "spreadsheet programs turn values such as 3-4 into dates; correct them, or leave it out.",
+            *_left_out(column),
+        )
 
 
 def of_spellings(what: str, cells: Cells) -> Iterator[str]:
@@ -171,6 +278,14 @@ def of_sentences(cells: Cells) -> Iterator[str]:
         yield (
             f"Sentences have what is hard to see, and models read it: {listed(parts, most=6)}; "
             "correct them if that is not meant."
+        )
+    special = {mark: row for text, row in first.items() for mark in _SPECIAL.findall(text)}
+    if special:
+        marks = [f"{short(mark)} (row {row})" for mark, row in special.items()]
+        yield (
+            f"Sentences have special tokens of models, {listed(marks, most=6)}: each is one token "
+            "in a model that knows it, and text of several tokens in another; compare models of "
+            "one tokenizer, or remove them."
         )
 
 

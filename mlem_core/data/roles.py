@@ -224,7 +224,7 @@ def apply_roles(
     features = {kind: having(chosen, kind) for kind in FEATURES}
     stimuli = from_cells(list(columns), list(columns.values()), table.name, **features)
     read_as = replace(table.read_as, found=tuple(missing))
-    all_doubts = [*about_words, *_doubts(chosen, asked, table)]
+    all_doubts = [*about_words, *_doubts(chosen, asked, replace(table, read_as=read_as))]
     doubtful = (doubt.sentence for doubt in all_doubts)
     notes = (*notes, *_notes(table, read_as, chosen, asked), *doubtful)
     settled = tuple(doubt for doubt in all_doubts if doubt.option)
@@ -371,9 +371,11 @@ def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -
         detected = table.read_as.missing is None
         names = doubts.of_names(column, table.values(column), column not in asked, detected)
         yield from map(Doubt, names)
-    for column in having(chosen, "ordered"):
-        if column not in asked:
-            yield from doubts.of_numbers(column, table.values(column))
+        yield from doubts.of_dates(column, table.values(column))
+    guessed = {k: table.values(k) for k in having(chosen, "ordered") if k not in asked}
+    for column, cells in guessed.items():
+        yield from doubts.of_numbers(column, cells, table.read_as.found)
+    yield from doubts.of_ordered(guessed, sentences)
     if not of_text or having(chosen, "word_index"):
         return
     for column in having(chosen, "ordered"):
@@ -382,7 +384,9 @@ def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -
             yield Doubt(
                 f"Whole sentences are the stimuli, though some recur; {short(column)} fits the "
                 f"number of a word in {n} of {n} rows: give it the role word_index if it is that.",
-                *(f"Use {column}", "role", f"{column}=word_index"),
+                f"Use {column}",
+                "role",
+                (f"{column}=word_index",),
             )
     if having(chosen, "word"):
         yield Doubt(

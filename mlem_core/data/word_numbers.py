@@ -91,7 +91,9 @@ def word_indices(
                     f"The column {short(name)} is never 0: in row 1 it is {places[0]}, which from "
                     f"0 is {short(here)} in {short(sentences[0] or '')}. If words count from 1 it "
                     f"is {short(before)}: choose that they do (--counts-from 1).",
-                    *("Count from 1", "counts_from", "1"),
+                    "Count from 1",
+                    "counts_from",
+                    ("1",),
                 )
             )
     if counts_from == "1":

@@ -61,7 +61,7 @@ def _show_notes(draft: Draft, stimuli: StimulusSet) -> None:
         if doubt := doubts.get(note):
             st.button(
                 plain(doubt.label),
-                key=f"form doubt {doubt.option} {doubt.value} {draft.name}",
+                key=f"form doubt {doubt.sentence} {draft.name}",
                 type="tertiary",
                 icon=":material/check:",
                 on_click=partial(_settle, draft, doubt),
@@ -71,9 +71,9 @@ def _show_notes(draft: Draft, stimuli: StimulusSet) -> None:
 
 def _settle(draft: Draft, doubt: Doubt) -> None:
     if doubt.option == "role":
-        change_roles(draft, dict([parse_role(doubt.value)]))
+        change_roles(draft, dict(map(parse_role, doubt.values)))
     else:
-        choices.put(doubt.option, [doubt.value])
+        choices.put(doubt.option, doubt.values)
 
 
 def stimuli_uploader() -> None:

@@ -35,7 +35,7 @@ def with_words(words):
 def test_numbers_from_1_are_a_doubt_unless_words_settle_it(table, counts_from, words, doubted):
     stimuli = read_csv(table.encode(), name="mine.csv", counts_from=counts_from)
     assert stimuli.words == words
-    assert [(doubt.option, doubt.value) for doubt in stimuli.doubts] == (
+    assert [(doubt.option, *doubt.values) for doubt in stimuli.doubts] == (
         [("counts_from", "1")] if doubted else []
     )
     if doubted:
@@ -82,7 +82,7 @@ def test_numbers_in_sentences_that_recur_are_offered(rows, offered):
         f"{text},{at},{f}\n" for text, at, f in zip(sentences, rows, "uvw", strict=True)
     )
     stimuli = read_csv(f"sentence,where,f\n{cells}".encode(), name="mine.csv")
-    values = [doubt.value for doubt in stimuli.doubts]
+    values = [value for doubt in stimuli.doubts for value in doubt.values]
     assert stimuli.level == "sentence" and values == ["where=word_index"] * offered
     if offered:
         assert "3 of 3 rows" in stimuli.doubts[0].sentence

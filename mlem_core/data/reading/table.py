@@ -13,7 +13,7 @@ import io
 import json
 import re
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
@@ -108,15 +108,22 @@ def read_json_lines(text: str, name: str) -> tuple[list[str], Columns]:
     for row, line in enumerate(rows, start=1):
         cells = None
         with contextlib.suppress(ValueError, RecursionError):
-            cells = json.loads(line, parse_int=str, parse_float=str, parse_constant=str)
-        if not isinstance(cells, dict):
+            numbers: dict[str, Any] = dict.fromkeys(("parse_int", "parse_float"), str)
+            cells = json.loads(line, parse_constant=str, object_pairs_hook=tuple, **numbers)
+        if not isinstance(cells, tuple):
             raise InputError(
                 f"row {row} of {name} is {short(line.strip())}; expected a JSON object such as "
                 '{"sentence": "the cat sleeps", "word_index": 1} on each line.'
             )
-        for key, value in cells.items():
-            if isinstance(value, (list, dict)):
-                raise _wrong(f"row {row} of {name}", key, type(value).__name__)
+        if twice := [key for key, n in Counter(key for key, _ in cells).items() if n > 1]:
+            raise InputError(
+                f"row {row} of {name} has the key {short(twice[0])} more than once; expected each "
+                "key once."
+            )
+        for key, value in cells:
+            if isinstance(value, (list, tuple)):
+                kind = "list" if isinstance(value, list) else "dict"
+                raise _wrong(f"row {row} of {name}", key, kind)
             if key not in columns:
                 _check_size(len(rows), len(columns) + 1, name)
                 columns[key] = [None] * len(rows)
