@@ -12,7 +12,7 @@ RUN pip install -c constraints.txt --extra-index-url https://download.pytorch.or
 FROM python:3.11-slim
 # Chromium writes figures as PDF and SVG.
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends chromium fonts-liberation \
+    && apt-get install -y --no-install-recommends chromium fonts-liberation fonts-noto-core fonts-noto-cjk \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --create-home --uid 1000 mlem \
     && install -d -o mlem /data

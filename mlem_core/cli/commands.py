@@ -236,6 +236,7 @@ def _replicate(options: argparse.Namespace) -> None:
 
 def _export(options: argparse.Namespace) -> None:
     """Write a result as one page, or as a zip of everything."""
+    from mlem_core.figures.glyphs import missing_glyphs
     from mlem_core.report.archive import write_archive
     from mlem_core.report.page import write_page
 
@@ -260,6 +261,10 @@ def _export(options: argparse.Namespace) -> None:
                 stimuli=not options.without_stimuli,
                 progress=bars.show,
             )
+    if options.zip is not None:
+        cells = analysis.stimuli.table.select_dtypes(object)
+        named = [*map(str, cells), *(str(value) for name in cells for value in {*cells[name]})]
+        complain(*filter(None, [missing_glyphs(named)]))
     tell(f"{path} ({path.stat().st_size / 1e6:.1f} MB)")
 
 

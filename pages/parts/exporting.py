@@ -16,6 +16,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.data.levels import STIMULUS
 from mlem_core.figures import DPI, FONTS, WIDTHS_MM, Paper
 from mlem_core.figures.context import RenderedFigure
+from mlem_core.figures.glyphs import drawn_texts, missing_glyphs
 from mlem_core.figures.plots import FIGURES, draw
 from mlem_core.report.chosen import Chosen
 from mlem_core.report.formats import FORMATS, csv_bytes
@@ -238,6 +239,8 @@ def _export(panel: Panel) -> None:
     if size is not None and panel.again is not None:
         drawn = panel.again(size.narrow, False)
     file, write = form.download(drawn, panel.name, size)
+    if size is not None and (missing := missing_glyphs(drawn_texts(drawn.figure))):
+        st.warning(plain(missing), icon=":material/font_download_off:")
     with st.container(horizontal=True):
         st.download_button(
             f"Download {form.label}",
