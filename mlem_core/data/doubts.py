@@ -25,17 +25,17 @@ from mlem_core.base.text import listed, many, short, some
 from mlem_core.data.columns import MISSING_AMONG_NUMBERS, NUMBER, Cells, is_like_number, text_of
 
 _DAY = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])")
+_DAY_MONTH = re.compile(rf"{_DAY.pattern}|(0?[1-9]|[12]\d|3[01])\.(0?[1-9]|1[0-2])")
 _MONTH = "(jan|feb|mar|mär|mrz|apr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz])[a-z]{0,6}"
 _DATE = re.compile(
     rf"\d{{4}}-\d\d-\d\d|\d{{1,2}}[-. /]+{_MONTH}|{_MONTH}[-. /]+\d{{1,2}}", re.IGNORECASE
 )
 _MISSING_CODE = re.compile(r"-?(99+|88+|77+)|-[987]")
 _MOST_CLASSES, _FEWEST_ADDED = 20, 4
-# In names of columns whose few whole numbers are amounts.
-_MEASURE = re.compile(
-    "length|position|index|count|number|num|freq|age|rating|score|size|depth|distance|level|year"
-    "|rank|time|order|degree|duration|words|letters|syllables|^n_",
-    re.IGNORECASE,
+# Words in names of columns whose few whole numbers are amounts.
+_AMOUNT = re.compile(
+    "(length|position|index|count|number|num|n|freq|frequency|age|rating|score|size|depth|distance"
+    "|level|year|rank|time|degree|duration|word|letter|syllable)s?"
 )
 _TOTALS = {"total", "totals", "sum", "mean", "average", "summe", "gesamt", "mittelwert", "somme"}
 _SPECIAL = re.compile(
@@ -132,15 +132,19 @@ def of_numbers(column: str, cells: Cells, marks: Sequence[str]) -> Iterator[Doub
     first_of: dict[float, str] = {}
     for cell, value in values.items():
         other = first_of.setdefault(value, cell)
-        longer = "." in cell and cell != other and not cell.rstrip("0").endswith(".")
-        if Decimal(cell) != Decimal(other) or (longer and cell.rstrip("0") == other.rstrip("0")):
+        if other is cell:
+            continue
+        # 1.1 and 1.10, but not 1 and 1.0
+        longer = "." in cell.rstrip("0.") and cell.rstrip("0") == other.rstrip("0")
+        if longer or Decimal(cell) != Decimal(other):
             yield Doubt(
                 f"In the feature {short(column)} {_at(other, cells)} and {_at(cell, cells)} are "
                 "one number: give it the role nominal if its values are codes, versions or dates.",
                 *_as_names(column),
             )
             break
-    if len(values) > 2 and all(map(_DAY.fullmatch, values)):
+    day = _DAY_MONTH if re.search("dat(e|um)", column, re.IGNORECASE) else _DAY
+    if len(values) > 2 and all(map(day.fullmatch, values)):
         yield Doubt(
             f"The feature {short(column)} has dates, such as {_at(next(iter(values)), cells)}, "
             "which count as numbers, so that a new month or year is a jump: give days as numbers, "
@@ -201,7 +205,8 @@ def of_ordered(columns: Mapping[str, Cells], sentences: Cells) -> Iterator[Doubt
     for name, cells in columns.items():
         counts = Counter(cell for cell in cells if cell is not None)
         few = 2 < len(counts) <= _MOST_CLASSES and 3 * len(counts) <= counts.total()
-        if few and all(map(str.isdecimal, counts)) and not _MEASURE.search(name):
+        parts = map(str.lower, re.findall("[A-Z]?[a-z]+", name))
+        if few and not any(map(_AMOUNT.fullmatch, parts)) and all(map(str.isdecimal, counts)):
             classes.append(name)
         if name in ("start_idx", "end_idx"):
             yield Doubt(
@@ -217,9 +222,8 @@ def of_ordered(columns: Mapping[str, Cells], sentences: Cells) -> Iterator[Doubt
             "if numbers stand for names.",
             *_as_names(*classes),
         )
-    numbers = [[float(cell or 0) for cell in cells] for cells in columns.values() if cells[-1]]
-    sums = bool(numbers) and len(sentences) > _FEWEST_ADDED
-    sums = sums and all(any(of[:-1]) and isclose(of[-1], fsum(of[:-1])) for of in numbers)
+    last = [cells for cells in columns.values() if cells[-1]]
+    sums = bool(last) and len(sentences) > _FEWEST_ADDED and all(map(_ends_with_sum, last))
     if sums or (sentences[-1] or "").strip(" :").lower() in _TOTALS:
         yield Doubt(
             f"The last row, {short(sentences[-1] or '')}, seems to be a sum or mean of the others "
@@ -227,8 +231,13 @@ def of_ordered(columns: Mapping[str, Cells], sentences: Cells) -> Iterator[Doubt
         )
 
 
+def _ends_with_sum(cells: Cells) -> bool:
+    *before, last = (float(cell or 0) for cell in cells)
+    return any(before) and isclose(last, fsum(before))
+
+
 def of_dates(column: str, cells: Cells) -> Iterator[Doubt]:
-    """Doubts about a nominal feature some of whose values are dates, as Excel turns 3-4 into one."""
+    """Doubts about a nominal feature some of whose values are dates, as Excel writes 3-4."""
     rows = [row for row, cell in enumerate(cells, 1) if cell and _DATE.fullmatch(cell)]
     others = [cell for cell in dict.fromkeys(cells) if cell and not _DATE.fullmatch(cell)]
     if rows and others:
@@ -236,7 +245,7 @@ def of_dates(column: str, cells: Cells) -> Iterator[Doubt]:
         yield Doubt(
             f"In the feature {short(column)} {short(cells[rows[0] - 1] or '')} is a date among "
             f"values such as {_at(others[0], cells)}, in row{'s' * (len(rows) > 1)} {where}: "
-            "spreadsheet programs turn values such as 3-4 into dates; correct them, or leave it out.",
+            "spreadsheet programs turn 3-4 into a date; correct such cells, or leave it out.",
             *_left_out(column),
         )
 

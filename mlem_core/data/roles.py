@@ -18,7 +18,7 @@ import pandas as pd
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import listed, short, some
-from mlem_core.data import doubts
+from mlem_core.data import doubts, word_numbers
 from mlem_core.data.columns import NUMBER, Cells, guess_kind, missing_marks, texts
 from mlem_core.data.doubts import Doubt
 from mlem_core.data.reading.content import ReadAs, Source
@@ -33,13 +33,7 @@ from mlem_core.data.reading.table import (
 )
 from mlem_core.data.stimuli import ITEM, UNIT, StimulusSet, occurrences
 from mlem_core.data.stimulus_csv import CARRIED, from_cells
-from mlem_core.data.word_numbers import (
-    AUTO,
-    COUNTS_FROM,
-    numbers_for_words,
-    numbers_words,
-    word_indices,
-)
+from mlem_core.data.word_numbers import AUTO, COUNTS_FROM
 
 # In the order in which a list shows them, each with the sentence that explains it.
 ROLES = {
@@ -121,7 +115,7 @@ def guess_roles(table: Table) -> dict[str, str]:
     if index is None and sentence is not None and not span:
         # A column of words does, if they are words of the sentence; beside a number it checks it.
         place = None if word else _first(names, _PLACES)
-        numbered = place and numbers_words(texts(frame[place]), texts(frame[sentence]))
+        numbered = place and word_numbers.numbers_words(texts(frame[place]), texts(frame[sentence]))
         index = word if inside else place if numbered else None
     special = {sentence: "sentence", index: "word_index"} | special
     if inside and index != word:
@@ -209,7 +203,9 @@ def apply_roles(
         if role == "word_index":
             sentences = texts(table.frame[having(chosen, "sentence")[0]])
             words = [cell for name in having(chosen, "word") for cell in texts(table.frame[name])]
-            numbers, about_words = word_indices(cells, sentences, words, column, counts_from)
+            numbers, about_words = word_numbers.word_indices(
+                cells, sentences, words, column, counts_from
+            )
             cells = [*numbers]
         elif role in FEATURES:
             marks = missing_marks(cells, table.read_as.missing)
@@ -379,7 +375,9 @@ def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -
     if not of_text or having(chosen, "word_index"):
         return
     for column in having(chosen, "ordered"):
-        if column not in asked and numbers_words(texts(table.frame[column]), sentences):
+        if column not in asked and word_numbers.numbers_words(
+            texts(table.frame[column]), sentences
+        ):
             n = f"{len(sentences):,}"
             yield Doubt(
                 f"Whole sentences are the stimuli, though some recur; {short(column)} fits the "
@@ -442,5 +440,7 @@ def _numbers_for(table: Table, word: str, sentence: str) -> str | None:
     words, sentences = texts(table.frame[word]), texts(table.frame[sentence])
     if (occurrences(words, sentences)[0] <= 1).all():
         return None
-    columns = ((str(name), texts(table.frame[name])) for name in table.frame)
-    return numbers_for_words(columns, sentences, words) or None
+    for name, cells in ((str(name), texts(table.frame[name])) for name in table.frame):
+        if any(word_numbers.fits_words(cells, sentences, words, first) for first in (0, 1)):
+            return name
+    return None

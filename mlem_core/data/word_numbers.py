@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import cache, lru_cache
-
 import numpy as np
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import short
+from mlem_core.base.typing import IntArray
 from mlem_core.data.columns import NUMBER, Cells
 from mlem_core.data.doubts import Doubt
-from mlem_core.data.stimuli import bare, occurrences
+from mlem_core.data.stimuli import bare, occurrences, words_at, words_in
 
 # The number of the first word; auto is 0, or 1 where the words show it.
 AUTO = "auto"
@@ -23,39 +21,21 @@ def fits_words(numbers: Cells, sentences: Cells, words: Cells, first: int) -> bo
 
     All are (n_rows,) cells.
     """
-    bare_of, split = cache(bare), lru_cache(1)(str.split)
-    for number, sentence, word in zip(numbers, sentences, words, strict=True):
-        place = _whole(number) - first
-        parts = split(sentence or "")
-        if not 0 <= place < len(parts) or (word and bare_of(parts[place]) != bare_of(word)):
-            return False
-    return any(words)
+    places = _whole(numbers) - first
+    if not any(words) or not ((places >= 0) & (places < words_in(sentences))).all():
+        return False
+    at_places = words_at([sentence or "" for sentence in sentences], places)
+    pairs = zip(at_places, words, strict=True)
+    return all(not word or bare(other) == bare(word) for other, word in pairs)
 
 
 def numbers_words(numbers: Cells, sentences: Cells) -> bool:
     """Whether rows have sentences that recur, each with the number of another of its words."""
-    if len({*sentences}) == len(sentences) or len({*zip(numbers, sentences, strict=True)}) < len(
-        sentences
-    ):
+    n_pairs = len({*zip(numbers, sentences, strict=True)})
+    if not len({*sentences}) < n_pairs == len(sentences):
         return False
-    count = cache(lambda text: len((text or "").split()))
-    places = [*map(_whole, numbers)]
-    return any(
-        all(first <= at < count(text) + first for at, text in zip(places, sentences, strict=True))
-        for first in (0, 1)
-    )
-
-
-def numbers_for_words(columns: Iterable[tuple[str, Cells]], sentences: Cells, words: Cells) -> str:
-    """The name of the first column whose numbers lead to every word; "" where none does."""
-    return next(
-        (
-            name
-            for name, cells in columns
-            if any(fits_words(cells, sentences, words, first) for first in (0, 1))
-        ),
-        "",
-    )
+    places, n_words = _whole(numbers), words_in(sentences)
+    return any(((places >= first) & (places < n_words + first)).all() for first in (0, 1))
 
 
 def word_indices(
@@ -73,40 +53,45 @@ def word_indices(
     Raises
     ------
     InputError
-        A word that its sentence does not have, or has more than once.
+        A word that its sentence does not have, or has more than once; a number that is not in its
+        sentence where numbers count from 1.
     """
-    filled = [cell for cell in cells if cell is not None]
-    if sum(bool(NUMBER.fullmatch(cell.strip())) for cell in filled) < len(filled) / 2:
+    present = [cell for cell in cells if cell is not None]
+    if sum(bool(NUMBER.fullmatch(cell.strip())) for cell in present) < len(present) / 2:
         return _indices_of_words(cells, sentences, name), []
-    places = [*map(_whole, cells)]  # if a cell is no number, the check of the stimuli says so
-    doubts = []
-    if counts_from == AUTO and min(places) > 0:
-        if words and fits_words(cells, sentences, words, 1):
+    places, doubts = _whole(cells), []
+    if counts_from == AUTO and len(places) and places.min() > 0:
+        parts = (sentences[0] or "").split()
+        if fits_words(cells, sentences, words, 1):
             counts_from = "1"
             doubts.append(Doubt(f"The column {short(name)} counts words from 1, as words show."))
-        elif not words and places[0] < len(parts := (sentences[0] or "").split()):
+        elif not words and places[0] < len(parts):
             here, before = parts[places[0]], parts[places[0] - 1]
-            doubts.append(
-                Doubt(
-                    f"The column {short(name)} is never 0: in row 1 it is {places[0]}, which from "
-                    f"0 is {short(here)} in {short(sentences[0] or '')}. If words count from 1 it "
-                    f"is {short(before)}: choose that they do (--counts-from 1).",
-                    "Count from 1",
-                    "counts_from",
-                    ("1",),
-                )
+            sentence = (
+                f"The column {short(name)} is never 0: in row 1 it is {places[0]}, which from 0 is "
+                f"{short(here)} in {short(sentences[0] or '')}. If words count from 1 it is "
+                f"{short(before)}: choose that they do (--counts-from 1)."
             )
-    if counts_from == "1":
-        return [str(at - 1) if at >= 0 else cell for at, cell in zip(places, cells, strict=True)], (
-            doubts
+            doubts.append(Doubt(sentence, "Count from 1", "counts_from", ("1",)))
+    if counts_from != "1":
+        return cells, doubts  # the check of the stimuli names a number that cannot be
+    n_words = words_in(sentences)
+    wrong = np.flatnonzero((places < 1) | (places > n_words))
+    if len(wrong):
+        row = wrong[0]
+        raise InputError(
+            f"the column {name!r} has {short(cells[row] or 'an empty cell')} in row {row + 1}; "
+            f"expected a whole number from 1 to {n_words[row]}, as words count from 1, in "
+            f"{short(sentences[row] or '')}."
         )
-    return cells, doubts
+    return [*map(str, (places - 1).tolist())], doubts
 
 
-def _whole(cell: str | None) -> int:
-    """The whole number of a cell; -1 where it has none."""
-    text = (cell or "").strip().removesuffix(".0")
-    return int(text) if text.isascii() and text.isdecimal() else -1
+def _whole(cells: Cells) -> IntArray:
+    """The whole number of each cell; -1 where it has none."""
+    texts = ((cell or "").strip().removesuffix(".0") for cell in cells)
+    numbers = [int(text) if text.isdecimal() and len(text) < 10 else -1 for text in texts]
+    return np.array(numbers, dtype=np.int64)
 
 
 def _indices_of_words(cells: Cells, sentences: Cells, name: str) -> Cells:

@@ -57,7 +57,9 @@ def test_a_doubt_names_its_row_and_the_choice_that_settles_it(cells, option, val
     ("x", [0.5, 0.25, 99, 60, 120]),
     ("x", [1, 5, 9, 12, 8]),
     ("x", [0, 1] * 9),
+    ("x", ["1.2", "24.12", "3.10"]),
     ("word_length", CLASSES),
+    ("nWords", CLASSES),
     ("Rating", CLASSES),
     ("x", [20240131, 123, 5555]),
     ("x", ["2024-01-31", "2024-02-01", "2023-12-31"]),
@@ -66,6 +68,17 @@ def test_a_doubt_names_its_row_and_the_choice_that_settles_it(cells, option, val
 )
 def test_values_that_are_beyond_doubt(name, cells):
     assert not doubts_of(name, cells)
+
+
+@for_each("name", "language", "country", "upos", "word_order")
+def test_names_that_only_look_like_amounts_are_doubted(name):
+    (doubt,) = doubts_of(name, CLASSES)
+    assert doubt.values == (f"{name}=nominal",)
+
+
+def test_days_and_months_are_dates_under_such_a_name():
+    (doubt,) = doubts_of("Datum", ["1.2", "24.12", "3.10"])
+    assert "dates" in doubt.sentence and doubt.values == ("Datum=nominal",)
 
 
 def test_dates_that_a_workbook_has_among_text():

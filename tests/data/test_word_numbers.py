@@ -52,6 +52,12 @@ def test_what_only_fits_from_1_is_refused_with_the_choice_and_read_with_it(tmp_p
         AnalysisSpec(str(path)).load_stimuli()
     read = AnalysisSpec(str(path), counts_from="1").load_stimuli()
     assert read.words == ["the", "boy", "girls", "again"]
+    for number in (0, 5):
+        with refused("'word_index'", f"'{number}' in row 4", "from 1 to 4"):
+            table = FROM_1.replace("again,3", f"again,{number}").encode()
+            read_csv(table, counts_from="1")
+    with refused("no rows"):
+        read_csv(b"sentence,word_index,f\n")
     with refused("counts-from", "probing"):
         AnalysisSpec("probing", counts_from="1").load_stimuli()
     with refused("'2'", "auto"):
