@@ -64,6 +64,18 @@ def readable(what: str, kind: str, *broken: type[Exception]) -> Iterator[None]:
         raise InputError(f"{what} is damaged or no {kind} ({first_line(error)}).") from error
 
 
+@contextlib.contextmanager
+def errors_as_sentence(beginning: str) -> Iterator[None]:
+    """Raise `InputError` for any error of a library: the beginning, and the error's first line."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        kind = f"{type(error).__name__} " if isinstance(error, LookupError) else ""
+        raise InputError(f"{beginning}: {kind}{first_line(error)}.") from error
+
+
 def first_line(error: BaseException) -> str:
     """The first line of an error, short enough for a sentence."""
     lines = str(error).strip().splitlines() or [type(error).__name__]

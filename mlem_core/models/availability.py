@@ -121,6 +121,7 @@ def shape_of(config: Mapping[str, Any]) -> Shape | None:
 def _properties(config: Mapping[str, Any]) -> dict[str, Any]:
     """The properties of `_KEYS` that a configuration tells."""
     found: dict[str, Any] = {}
+    config = config.get("text_config") or config  # of a multimodal model
     for name, keys in _KEYS.items():
         found |= next(({name: config[key]} for key in keys if config.get(key) is not None), {})
     return found

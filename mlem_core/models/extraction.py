@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.errors import InputError, check_choice
+from mlem_core.base.errors import InputError, check_choice, errors_as_sentence
 from mlem_core.base.typing import Counted, IntArray
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models import forward
@@ -182,7 +182,9 @@ def passes(
         batch = waiting.pop()
         rows, spans = _spans(tokenized, batch, pooling)
         inputs = torch.from_numpy(_inputs(tokenized, batch))
-        with during(batch):
+        row = tokenized.stimuli[batch[0]][0] + 1
+        cannot = f"row {row}: the model {loaded.name!r} cannot be run on the sentence"
+        with errors_as_sentence(cannot), during(batch):
             arrays = _pooled_layers(loaded, inputs, spans, kept)
         if arrays is not None:
             yield rows, arrays
@@ -192,7 +194,6 @@ def passes(
         if loaded.device != "cpu":
             torch.cuda.empty_cache()
         if len(batch) == 1:
-            row = tokenized.stimuli[batch[0]][0] + 1
             raise InputError(
                 f"row {row}: the sentence does not fit into the memory of {loaded.device} "
                 f"beside the model {loaded.name}."

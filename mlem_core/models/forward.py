@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from logging import CRITICAL
 from typing import TYPE_CHECKING, Any
 
-from mlem_core.base.errors import InputError, first_line
+from mlem_core.base.errors import InputError, errors_as_sentence
 from mlem_core.base.text import listed
 from mlem_core.storage.digests import Watched, changed
 
@@ -183,15 +183,11 @@ def count_blocks(name: str, model: Any, tokens: Sequence[int]) -> tuple[int, boo
     """
     import torch
 
-    try:
+    with errors_as_sentence(f"the model {name!r} cannot be run on text alone"):
         n_layers = int(model.config.num_hidden_layers)
         ids = torch.tensor([tokens], device=model.device)
         states, passed = _full_pass(model, n_layers, ids)
         shapes = sorted({tuple(state.shape[:-1]) for state in states})
-    except Exception as error:
-        raise InputError(
-            f"the model {name!r} cannot be run on text alone: {first_line(error)}."
-        ) from error
     if len(states) != n_layers + 1 or shapes != [(1, len(tokens))]:
         raise InputError(
             f"the model {name!r} gives {len(states)} hidden states of the shapes "
@@ -252,7 +248,7 @@ def longest_input(model: Any, tokenizer: Any) -> int | None:
 
     limits = []
     window = getattr(model.config, "max_position_embeddings", None)
-    if window:
+    if window and window > 0:  # -1 is no limit (XLNet)
         limits.append(int(window))
     for path, module in model.named_modules():
         # RoBERTa and its kin count positions from behind the padding's own.
@@ -264,13 +260,25 @@ def longest_input(model: Any, tokenizer: Any) -> int | None:
     return min(limits) if limits else None
 
 
+def text_model(model: Any) -> Any:
+    """The language model in a multimodal model, any other model itself."""
+    from transformers import MODEL_MAPPING, PreTrainedModel
+
+    config = model.config.get_text_config()
+    without_head = MODEL_MAPPING.get(type(config), PreTrainedModel)
+    for module in model.modules():
+        if isinstance(module, without_head) and module.config is config:
+            return module
+    return model
+
+
 def _blocks(model: Any, n_layers: int) -> Any:
     """The list of a model's blocks, or None: the outermost module list of that length."""
     import torch
 
     lists = [
         (path.count("."), module)
-        for path, module in model.named_modules()
+        for path, module in text_model(model).named_modules()
         if isinstance(module, torch.nn.ModuleList) and len(module) == n_layers
     ]
     return min(lists, key=lambda item: item[0])[1] if lists else None

@@ -23,7 +23,14 @@ from typing import Any
 
 import numpy as np
 
-from mlem_core.base.errors import InputError, check_choice, first_line, readable, unknown
+from mlem_core.base.errors import (
+    InputError,
+    check_choice,
+    errors_as_sentence,
+    first_line,
+    readable,
+    unknown,
+)
 from mlem_core.models.forward import (
     LoadedModel,
     count_blocks,
@@ -31,6 +38,7 @@ from mlem_core.models.forward import (
     longest_input,
     probe_tokens,
     quietly,
+    text_model,
 )
 from mlem_core.models.model_paths import check_kind, read_config
 from mlem_core.models.registry import ModelFiles, locate
@@ -57,6 +65,11 @@ def open_model(name: str, device: str = "auto", dtype: str = "float32") -> Loade
     InputError : no such model, or its files cannot be used; the sentence says why.
     """
     check_choice("dtype", dtype, DTYPES)
+    with errors_as_sentence(f"the model {name!r} cannot be used"):
+        return _open_model(name, resolve_device(device), dtype)
+
+
+def _open_model(name: str, device: str, dtype: str) -> LoadedModel:
     files = locate(name)
     watched = files.watched()
     if files.packed is not None:
@@ -64,17 +77,12 @@ def open_model(name: str, device: str = "auto", dtype: str = "float32") -> Loade
     if files.gguf is None:
         check_kind(name, read_config(name, files.folder).get("model_type"))
     files.check_readable(name)
-    device = resolve_device(device)
     with quietly(), read_once() if files.gguf else contextlib.nullcontext():
         tokenizer = _load_tokenizer(name, files)
         model = _load_weights(name, files, dtype)
         _check_vocabulary(name, tokenizer, model)
-        try:
+        with errors_as_sentence(f"the model {name!r} does not fit into the memory of {device}"):
             model = model.to(device)
-        except RuntimeError as error:
-            raise InputError(
-                f"the model {name!r} does not fit into the memory of {device}: {first_line(error)}."
-            ) from error
         tokens = probe_tokens(tokenizer, model.config)
         n_layers, streams = count_blocks(name, model, tokens)
     _check_same(name, files, watched.digest)
@@ -159,12 +167,8 @@ def read_once() -> Iterator[None]:
 def _load_tokenizer(name: str, files: ModelFiles) -> Any:
     from transformers import AutoTokenizer
 
-    try:
+    with errors_as_sentence(f"the tokenizer of the model {name!r} cannot be read"):
         tokenizer = AutoTokenizer.from_pretrained(files.folder, **_reading(files))
-    except Exception as error:  # transformers raises nearly anything for a broken file
-        raise InputError(
-            f"the tokenizer of the model {name!r} cannot be read: {first_line(error)}."
-        ) from error
     if set(tokenizer.get_vocab()) <= {*tokenizer.all_special_tokens, "▁", " "}:
         # What transformers makes up where the vocabulary itself is missing.
         raise InputError(f"the tokenizer of the model {name!r} has no vocabulary.")
@@ -187,17 +191,13 @@ def load_with_head(loaded: LoadedModel) -> Any:
     auto = AutoModelForCausalLM if loaded.causal else AutoModelForMaskedLM
     name, files = loaded.name, locate(loaded.name)
     _check_same(name, files, loaded.identity)
-    with quietly(), read_once() if files.gguf else contextlib.nullcontext():
-        try:
-            model, report = _open(auto, files, getattr(torch, loaded.dtype))
-        except Exception as error:  # transformers raises nearly anything for a broken file
-            raise InputError(
-                f"the model {name!r} cannot be loaded with its head: {first_line(error)}."
-            ) from error
+    once = read_once() if files.gguf else contextlib.nullcontext()
+    with errors_as_sentence(f"the model {name!r} cannot be loaded with its head"), quietly(), once:
+        model, report = _open(auto, files, getattr(torch, loaded.dtype))
     if missing := sorted(report.get("missing_keys", ())):
         raise InputError(f"the model {name!r} predicts no token: its weights lack {missing[0]}.")
     _check_same(name, files, loaded.identity)
-    model.config.use_cache = False
+    model.config.get_text_config().use_cache = False
     return model.eval().requires_grad_(False).to(loaded.device)
 
 
@@ -217,25 +217,30 @@ def _load_weights(name: str, files: ModelFiles, dtype: str) -> Any:
         if "ignore_mismatched_sizes" in str(error):
             reason = "its weights have other shapes than its config.json says"
         raise InputError(f"the model {name!r} cannot be loaded: {reason}.") from error
-    # The pooler is fitted after pre-training and has no part in the hidden states; nor has the
-    # decoder of a model of two halves, of which the encoder is used (and may be all there is).
-    halves = all(getattr(model, half, None) is not None for half in ("encoder", "decoder"))
+    # Of a multimodal model the language model is used, of one of two halves the encoder: no more
+    # may be there. The pooler is fitted after pre-training and has no part in the hidden states.
+    part = model if _has_halves(model) else text_model(model)
+    prefix = next(f"{path}." if path else "" for path, m in model.named_modules() if m is part)
+    unused = (f"{prefix}decoder.",) * _has_halves(part)
     missing = sorted(
         key
         for key in report.get("missing_keys", ())
-        if "pooler" not in key and not (halves and key.startswith("decoder."))
+        if key.startswith(prefix) and "pooler" not in key and not key.startswith(unused)
     )
     if missing:
         raise InputError(
             f"the model {name!r} cannot be used: its weights lack {len(missing)} of the tensors "
             f"that its config.json asks for, such as {missing[0]}."
         )
-    if halves:
-        model = model.get_encoder()
+    model = part.get_encoder() if _has_halves(part) else part
     if model.main_input_name != "input_ids":
         raise InputError(f"the model {name!r} reads {model.main_input_name}, not text.")
     model.config.use_cache = False
     return model.eval().requires_grad_(False)
+
+
+def _has_halves(model: Any) -> bool:
+    return all(getattr(model, half, None) is not None for half in ("encoder", "decoder"))
 
 
 def _open(auto: Any, files: ModelFiles, numbers: Any) -> tuple[Any, dict[str, Any]]:
@@ -271,7 +276,8 @@ def _fresh(files: ModelFiles, seed: int) -> Any:
 
 def _check_vocabulary(name: str, tokenizer: Any, model: Any) -> None:
     highest = max(tokenizer.get_vocab().values())
-    rows = model.get_input_embeddings().num_embeddings
+    with errors_as_sentence(f"the model {name!r} has no table with an embedding of each token"):
+        rows = model.get_input_embeddings().num_embeddings
     if highest >= rows:
         raise InputError(
             f"the tokenizer of the model {name!r} is another model's: its vocabulary goes up to "

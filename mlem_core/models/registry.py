@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mlem_core.base.errors import InputError, first_line, unknown
+from mlem_core.base.errors import InputError, errors_as_sentence, first_line, unknown
 from mlem_core.base.text import listed
 from mlem_core.models import model_paths
 from mlem_core.models.model_paths import (
@@ -219,7 +219,8 @@ def comes_along(name: str) -> bool:
 
 def identity(name: str) -> str:
     """The digest or commit of a model's weights and tokenizer, not loaded; raises as `locate`."""
-    return locate(name).identity
+    with errors_as_sentence(f"the files of the model {name!r} cannot be read"):
+        return locate(name).identity
 
 
 def identity_now(name: str) -> str | None:

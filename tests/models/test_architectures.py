@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 import tiny
 import torch
-from inputs import refused
+from inputs import RIDGE, refused
 from tiny import close, sentence_stimuli, word_stimuli
 
-from mlem_core.models import registry
+from mlem_core import AnalysisSpec, run, write_csv
+from mlem_core.models import forward, registry
+from mlem_core.models.availability import Shape, look_up
 from mlem_core.models.extraction import ExtractionOptions, input_batches
 from mlem_core.models.forward import hidden_states, quietly
-from mlem_core.models.loading import DTYPES, open_model
+from mlem_core.models.loading import DTYPES, load_with_head, open_model
 from mlem_core.models.representations import from_model
 from mlem_core.storage.store import Store
 
@@ -268,6 +270,111 @@ def test_whether_a_model_sees_to_the_right(config, settings, causal, dtype, tmp_
     a, b = np.split(np.asarray(ours[3]), 2)
     assert (a[:2] == b[:2]).all() == causal
     assert not np.allclose(a[2], b[2])
+
+
+IMAGES = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 3, "image_size": 28}
+IMAGES |= {"num_attention_heads": 2, "patch_size": 14}
+ROPE = {"rope_type": "default", "mrope_section": [1, 1, 2], "rope_theta": 1e4}
+MERGED = {"embed_dim": 16, "depth": 2, "num_heads": 2, "hidden_size": 32, "patch_size": 14}
+LLAMA, TOKENS = (
+    {"model_type": "llama", **DECODER},
+    {"image_token_id": 290, "image_token_index": 290},
+)
+VISION = {"vision_config": {"model_type": "clip_vision_model", **IMAGES}}
+LLAMA4 = {"vision_config": {**IMAGES, "vision_output_dim": 32, "projector_input_dim": 16}}
+LLAMA4["vision_config"] |= {"projector_output_dim": 32}
+# Their language models have 3 blocks, and so have the vision models.
+MULTIMODAL = {
+    "Gemma3Config": {"text_config": DECODER, "vision_config": IMAGES},
+    "Mistral3Config": {
+        "text_config": {"model_type": "mistral", **DECODER},
+        "vision_config": {"model_type": "pixtral", **IMAGES},
+    },
+    "Qwen2VLConfig": {"text_config": {**DECODER, "rope_parameters": ROPE}, "vision_config": MERGED},
+    "LlavaConfig": {"text_config": LLAMA, **VISION},
+    "PaliGemmaConfig": {
+        "text_config": {"model_type": "gemma", **DECODER},
+        "vision_config": {"model_type": "siglip_vision_model", **IMAGES},
+    },
+    "SmolVLMConfig": {"text_config": LLAMA, "vision_config": IMAGES},
+    "Llama4Config": {"text_config": {**EXPERTS, "intermediate_size_mlp": 48}, **LLAMA4},
+}
+
+
+@pytest.mark.parametrize("config", MULTIMODAL)
+def test_the_language_model_of_a_multimodal_model_is_used(config, tmp_path):
+    import transformers
+
+    folder = tiny.save_class(config, tmp_path / "model", "bytes", **MULTIMODAL[config], **TOKENS)
+    loaded = open_model(str(folder), "cpu")
+    causal = config != "PaliGemmaConfig"  # which reads all that it is given from both sides
+    assert (loaded.n_layers, loaded.causal, loaded.streams) == (3, causal, True)
+    ours = from_model(word_stimuli(["The old dog sees a cat."]), loaded, Store(tmp_path / "store"))
+    with quietly(), torch.inference_mode():
+        full = transformers.AutoModel.from_pretrained(folder)
+        if config == "Llama4Config":
+            full = full.language_model.model
+        ids = loaded.tokenizer("The old dog sees a cat.", return_tensors="pt")["input_ids"]
+        states = full(input_ids=ids).last_hidden_state[0].numpy()
+    close(ours[3][-1:], states[-1:])
+    assert look_up(str(folder)).shape == Shape(3, 32)
+    if config == "Gemma3Config":
+        block = forward._blocks(load_with_head(loaded), 3)[0]
+        assert type(block) is type(forward._blocks(loaded.model, 3)[0])
+
+
+TWINS = {"text_config": {**SMALL, "intermediate_size": 48}, "vision_config": IMAGES}
+LONG = {**SMALL, "intermediate_size": 48, "attention_window": 16, "pad_token_id": 0}
+LED = {"encoder_layers": 3, "decoder_layers": 1, "attention_window": 16, "d_model": 32}
+XLNET = {"vocab_size": 300, "d_model": 32, "n_layer": 3, "n_head": 4, "d_inner": 48}
+
+
+@pytest.mark.parametrize(
+    ("config", "settings"),
+    [
+        ("CLIPConfig", TWINS),
+        ("LongformerConfig", LONG),
+        ("LEDConfig", {**LED, "vocab_size": 300, "encoder_attention_heads": 4}),
+        ("XLNetConfig", XLNET),
+    ],
+)
+def test_models_whose_blocks_get_other_states_than_their_layers(config, settings, tmp_path):
+    """Their states are padded to a window, have other axes, or lack the final norm."""
+    loaded = open_model(str(tiny.save_class(config, tmp_path / "m", "bytes", **settings)), "cpu")
+    assert (loaded.n_layers, loaded.causal, loaded.streams) == (3, *[config == "CLIPConfig"] * 2)
+    stimuli = word_stimuli(["The old dog sees a cat."])
+    ours = from_model(stimuli, loaded, Store(tmp_path / "store"))
+    with torch.inference_mode():
+        ids = loaded.tokenizer("The old dog sees a cat.", return_tensors="pt")["input_ids"]
+        output = loaded.model(input_ids=ids, output_hidden_states=True)
+    close(ours[3][-1:], output.last_hidden_state[0, -1:].numpy())
+    for layer in range(3):
+        close(ours[layer][-1:], output.hidden_states[layer][0, -1:].numpy())
+
+
+CHARACTERS = {**SMALL, "intermediate_size": 48, "max_position_embeddings": 64}
+BOXES = {**SMALL, "intermediate_size": 48}
+
+
+@pytest.mark.parametrize(
+    ("config", "settings", "facts"),
+    [
+        ("CanineConfig", CHARACTERS, ("embedding of each token",)),
+        ("BrosConfig", BOXES, ("cannot be run on text alone", "bbox")),
+        ("DPRConfig", BOXES, ("cannot be run on text alone",)),
+    ],
+)
+def test_a_model_that_cannot_be_used_leaves_the_others_in_the_run(
+    config, settings, facts, tmp_path, store
+):
+    folder = str(tiny.save_class(config, tmp_path / "model", "bytes", **settings))
+    with refused(folder, *facts):
+        open_model(folder, "cpu")
+    write_csv(word_stimuli(), tmp_path / "words.csv")
+    spec = AnalysisSpec(str(tmp_path / "words.csv"), models=(folder, "mini-gpt2"), folds=3, **RIDGE)
+    analysis = run(spec, store)
+    assert {model for model, _ in analysis.layers} == {"mini-gpt2"}
+    assert [note for note in analysis.notices if note.startswith(f"{folder} was left out: ")]
 
 
 PLACES = {
