@@ -265,7 +265,7 @@ def text_model(model: Any) -> Any:
     from transformers import MODEL_MAPPING, PreTrainedModel
 
     config = model.config.get_text_config()
-    without_head = MODEL_MAPPING.get(type(config), PreTrainedModel)
+    without_head: Any = MODEL_MAPPING.get(type(config), PreTrainedModel)
     for module in model.modules():
         if isinstance(module, without_head) and module.config is config:
             return module
