@@ -35,7 +35,7 @@ _MOST_CLASSES, _FEWEST_ADDED = 20, 4
 # Words in names of columns whose few whole numbers are amounts.
 _AMOUNT = re.compile(
     "(length|position|index|count|number|num|n|freq|frequency|age|rating|score|size|depth|distance"
-    "|level|year|rank|time|degree|duration|word|letter|syllable)s?"
+    "|level|year|rank|time|degree|duration)s?|words|letters|syllables"
 )
 _TOTALS = {"total", "totals", "sum", "mean", "average", "summe", "gesamt", "mittelwert", "somme"}
 _SPECIAL = re.compile(

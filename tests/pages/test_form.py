@@ -51,6 +51,19 @@ def test_a_doubt_has_a_button_and_the_preview_marks_the_stimulus(store, tmp_path
         "[a] cat runs",
     ]
     assert "--counts-from" not in screen.said and screen.address["counts_from"] == ["1"]
+    # Of what can only count from 1, the step shows the choice beside the error.
+    path.write_text("sentence,word_index,f\nthe old boy,1,u\nthe old boy,3,v\na cat runs,1,u\n")
+    screen = Screen("new").upload(path)
+    assert "--counts-from 1" in " ".join(screen.said.split())
+    screen.choose("Words count from", "1")
+    assert screen.app.dataframe[0].value["sentence"].tolist()[1] == "the old [boy]"
+    codes = [*[1, 2, 3] * 4, -99]
+    rows = "".join(f"the {n} sings,{code},{n % 4 + 1}\n" for n, code in enumerate(codes * 2))
+    path.write_text(f"sentence,code,label\n{rows}")
+    screen = Screen("new").upload(path).press("Read -99 as missing")
+    assert screen.address["na"] == ["-99"]
+    screen.press("Make code and label categorical")
+    assert screen.address["roles"] == ["code=nominal", "label=nominal"]
 
 
 @pytest.mark.slow
