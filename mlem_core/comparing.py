@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -17,6 +15,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError, check_choice
+from mlem_core.base.files import ScratchFolder
 from mlem_core.base.typing import Layer
 from mlem_core.data.neural_rows import neural_rows
 from mlem_core.data.stimuli import StimulusSet
@@ -47,7 +46,7 @@ class ArrayComparison:
 
     analysis: Analysis
     layers: Mapping[str, Layer]
-    _folder: TemporaryDirectory[str] = field(compare=False)
+    _folder: ScratchFolder = field(compare=False)
 
     def __repr__(self) -> str:
         return repr(self.analysis)
@@ -85,7 +84,7 @@ class ArrayComparison:
 
     @property
     def _store(self) -> Store:
-        return Store(self._folder.name)
+        return Store(self._folder.path)
 
 
 def compare(
@@ -122,11 +121,11 @@ def compare(
     if not isinstance(arrays, Mapping) or not arrays:
         raise InputError(f"found {type(arrays).__name__} for arrays; expected {{name: array}}.")
     stimuli = _stimuli(X)
-    folder = TemporaryDirectory(prefix="mlem-", ignore_cleanup_errors=True)
-    path = Path(folder.name) / "arrays.npz"
+    folder = ScratchFolder("compare")
+    path = folder.path / "arrays.npz"
     np.savez(path, **{name: _array(name, array, X) for name, array in arrays.items()})
     spec = AnalysisSpec(representations=((_MODEL, str(path)),), **choices)
-    analysis = run(spec, Store(folder.name), False, stimuli)
+    analysis = run(spec, Store(folder.path), False, stimuli)
     layers = {name: layer for layer, name in analysis.layer_names.items()}
     return ArrayComparison(analysis, layers, folder)
 

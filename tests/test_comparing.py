@@ -1,5 +1,10 @@
 """Arrays compared by their features; stimuli, stores and arrays that no file names."""
 
+import gc
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -27,6 +32,27 @@ def test_arrays_are_compared_by_name():
     assert found.plot.similarity().data and len(repr(found).splitlines()) < 12
     with refused("unknown array 'V5'", "V4, IT"):
         found.why("V4", "V5")
+
+
+KILLED = """
+import numpy as np, os, pandas as pd, signal
+from mlem_core import compare
+X = pd.DataFrame({"f": [0, 1] * 20})
+kept = compare({"a": np.c_[X], "b": np.c_[X] + np.arange(40)[:, None]}, X)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_process_left_goes_with_the_next(tmp_path, monkeypatch):
+    subprocess.run([sys.executable, "-c", KILLED], env={**os.environ, "TMPDIR": str(tmp_path)})
+    assert any(path.name.startswith(".mlem-compare") for path in tmp_path.iterdir())
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    found = compare({"V4": V4, "IT": IT}, X)
+    (folder,) = (path for path in tmp_path.iterdir() if path.name.startswith(".mlem-compare"))
+    assert (folder / "arrays.npz").exists()
+    del found
+    gc.collect()
+    assert not folder.exists()
 
 
 def test_tables_are_matched_by_their_index():

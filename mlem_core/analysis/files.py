@@ -19,7 +19,7 @@ from mlem_core.analysis.spec import AnalysisSpec, chosen, parameters
 from mlem_core.base import VERSION
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import parsed
-from mlem_core.base.parameters import in_text
+from mlem_core.base.parameters import in_names, in_text
 from mlem_core.base.text import short
 from mlem_core.base.typing import FloatArray, Layer, layer_name
 from mlem_core.base.work import cores
@@ -277,7 +277,7 @@ def options_of(spec: AnalysisSpec) -> list[str]:
             continue
         for one in value if known.repeated and isinstance(value, tuple) else (value,):
             whole = known.repeated or not isinstance(one, tuple)
-            text = in_text(one) if whole else ",".join(map(str, one)) or "none"
+            text = in_text(one) if whole else in_names(map(str, one)) or "none"
             text = "all" if (name, one) == ("pairs", 0) else text
             if isinstance(one, tuple) and known.parse(text) != one:
                 raise InputError(f"{short(text)} cannot be given as {option}; use Python.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, fields, replace
@@ -181,7 +182,7 @@ class StimulusSource(_Read):
         "A feature and the .npy or .csv file of its distances: a square matrix in the order of the "
         "stimuli, condensed, or with names in its first row and column.",
         metavar="NAME=FILE",
-        pair=str,
+        pair=os.path.expanduser,
         option="rdm",
     )
     ordered: tuple[str, ...] = asked(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
 from itertools import chain
@@ -86,7 +87,7 @@ class _OfModels(Grouped, StimulusSource):
         "Representations",
         "A .npz, .safetensors or .mat file with layer_00, layer_01, ..., or a .csv of one layer.",
         metavar="NAME=FILE",
-        pair=str,
+        pair=os.path.expanduser,
     )
     _: KW_ONLY
     precomputed: tuple[str, ...] = asked(

@@ -16,6 +16,7 @@ import secrets
 import shutil
 import stat
 import tempfile
+import weakref
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -296,6 +297,15 @@ def scratch(name: str) -> Iterator[Path]:
     sweep(home, own)
     with held(home, own, 0o700, home / own, folder=True) as path:
         yield path
+
+
+class ScratchFolder:
+    """A folder of `scratch`, `path`, which is there as long as this object is."""
+
+    def __init__(self, name: str):
+        stack = contextlib.ExitStack()
+        self.path = stack.enter_context(scratch(name))
+        weakref.finalize(self, stack.close)
 
 
 T = TypeVar("T")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, Protocol, TypeVar
@@ -157,7 +159,7 @@ def in_text(value: Any) -> str:
     """Text of one of a field's values as the command line reads it: "brain=brain.npz"."""
     if not isinstance(value, tuple):
         return str(value)
-    name, *rest = (",".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in value)
+    name, *rest = (in_names(map(str, one)) if isinstance(one, tuple) else str(one) for one in value)
     return "=".join((name, *rest))
 
 
@@ -171,8 +173,16 @@ def names_in(asked: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def parse_names(text: str) -> tuple[str, ...]:
-    """("a", "b") of "a, b"."""
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+    """("a", "b") of "a, b"; a name with a comma stands in quotation marks."""
+    parts = next(csv.reader([text], skipinitialspace=True), [])
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+def in_names(names: Iterable[str]) -> str:
+    """The text that `parse_names` reads to these names."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(names)
+    return line.getvalue()
 
 
 class Entry(Protocol):

@@ -19,7 +19,7 @@ from mlem_core.analysis.similarities import LayerSimilarity, compared
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import check_target, is_full
-from mlem_core.base.parameters import check_fields
+from mlem_core.base.parameters import check_fields, in_names
 from mlem_core.base.text import listed, many, short
 from mlem_core.base.typing import parse_layer
 from mlem_core.base.work import Bars
@@ -193,7 +193,7 @@ def _stimuli(options: argparse.Namespace) -> None:
         and guess_kind([text_of(value) for value in stimuli.values(feature.name)]) == "ordered"
     ]
     if names:
-        complain(f"Read it with --nominal {','.join(names)}: the values are numbers, and names.")
+        complain(f"Read it with --nominal {in_names(names)}: the values are numbers, and names.")
 
 
 def _systems(options: argparse.Namespace) -> None:

@@ -19,6 +19,7 @@ from mlem_core.analysis.similarities import LayerSimilarity, rsa_of
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.labels import NAMES
+from mlem_core.base.parameters import in_names
 from mlem_core.base.text import fraction, listed, many, short
 from mlem_core.base.typing import Layer, Report, layer_name, parse_layer
 from mlem_core.cli.options import spec_from_options
@@ -104,7 +105,7 @@ def _settled(analysis: Analysis) -> str:
     """The options that name what an analysis has chosen, so that another of fewer layers has it."""
     if CHOSEN not in analysis.manifest:
         return ""
-    values = ",".join(analysis.pairs.resolved) or "none"
+    values = in_names(analysis.pairs.resolved) or "none"
     return f" --estimator {analysis.spec.estimator} --values {values}"
 
 

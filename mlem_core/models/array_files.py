@@ -10,7 +10,6 @@ import math
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
@@ -23,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, readable
+from mlem_core.base.files import ScratchFolder
 from mlem_core.base.room import check_memory
 from mlem_core.base.text import short
 from mlem_core.data.columns import NUMBER, number_of, rows_of_numbers, text_of
@@ -255,7 +255,7 @@ def _in_mat(path: Path) -> Iterator[tuple[str, FileArray]]:
 
 def _read_mat(path: Path, names: tuple[str, ...], name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
     folder = _unpacked_mat(path, stamp(path), names)
-    array = np.load(f"{folder.name}/{names.index(name)}.npy", allow_pickle=False)
+    array = np.load(f"{folder.path}/{names.index(name)}.npy", allow_pickle=False)
     if dtype.kind == "U":
         if array.dtype.kind != "U":
             raise ValueError("cells of numbers")
@@ -266,12 +266,10 @@ def _read_mat(path: Path, names: tuple[str, ...], name: str, dtype: np.dtype[Any
 
 
 @lru_cache(maxsize=4)
-def _unpacked_mat(
-    path: Path, now: Stamp | None, names: tuple[str, ...]
-) -> tempfile.TemporaryDirectory[str]:
+def _unpacked_mat(path: Path, now: Stamp | None, names: tuple[str, ...]) -> ScratchFolder:
     """Folder with the arrays of these names as .npy files, by their numbers."""
-    folder = tempfile.TemporaryDirectory(prefix="mlem-")
-    command = [sys.executable, "-I", "-c", _LOAD_MATLAB, str(path), folder.name, *names]
+    folder = ScratchFolder("matlab")
+    command = [sys.executable, "-I", "-c", _LOAD_MATLAB, str(path), str(folder.path), *names]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace")
     if done.returncode:
         raise ValueError(" ".join(done.stderr.splitlines()[-1:]) or "its numbers cannot be read")

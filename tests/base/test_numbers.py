@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from mlem_core import AnalysisSpec, RidgeMLEM, explain, from_frame
 from mlem_core.base.labels import Names, shortened, width
 from mlem_core.base.numbers import nonnegative_quadratic, student_quantile
-from mlem_core.base.parameters import names_in
+from mlem_core.base.parameters import in_names, names_in
 from mlem_core.base.text import listed, many
 from mlem_core.base.typing import Progress, layer_name, layers_in, parse_layer
 from mlem_core.base.work import Bars, each, in_order
@@ -161,7 +161,9 @@ def test_an_analysis_takes_one_or_several(given, kept):
 
 def test_names_and_layers():
     assert names_in("tense") == ("tense",) == names_in(["tense"])
-    assert names_in(["a, b"]) == ("a, b",)  # a name with a comma goes into a list
+    for names in (("a, b", "c"), ('say "a"', "b"), ("tense",), ()):
+        assert names_in(in_names(names)) == names == names_in(list(names))
+    assert names_in('c, "a, b"') == ("c", "a, b")
     three = ("minilm", 3)
     for asked in ("minilm:3", three, ["minilm:3"], [three], (three,), ("minilm", np.int64(3))):
         assert layers_in(asked) == (three,)

@@ -190,3 +190,8 @@ def test_universality_is_of_terms_pair_by_pair(analysis, tmp_path):
     left = stimuli_left(analysis, Store(tmp_path), report=lambda _: None)
     over_both = GroupSummary(analysis, analysis.results(), left=left)
     assert found.over == "models" and "sentences" in over_both.over
+
+
+@pytest.mark.parametrize("name", ["representations", "rdms"])
+def test_the_home_folder_may_stand_after_a_name(name):
+    assert parameters()[name].parse("x=~/a.npz") == ("x", str(Path.home() / "a.npz"))
