@@ -6,7 +6,8 @@ import datetime
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from decimal import Decimal
 from functools import cache
 from types import NoneType
 from typing import Any, Literal
@@ -24,6 +25,8 @@ Kind = Literal["ordered", "nominal", "vector", "rdm"]
 GIVEN: tuple[Kind, ...] = ("vector", "rdm")
 Cells = Sequence[str | None]
 
+# Types of cells that are numbers; bool is one of Python's whole numbers.
+_NUMBERS = (int, float, Decimal, np.integer, np.floating)
 LARGEST = 1e300  # so that the range of a feature is finite
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -114,6 +117,37 @@ def guess_kind(cells: Cells) -> Kind:
         for cell in values - numbers
     )
     return "ordered" if numbers and all(odd) else "nominal"
+
+
+def kind_of_types(types: Collection[type]) -> Kind | None:
+    """The kind of a feature whose cells have these Python types; None where the cells have to say.
+
+    Text stays text, whatever digits it has; numbers are ordered.
+    """
+    if types and all(issubclass(one, _NUMBERS) and one is not bool for one in types):
+        return "ordered"
+    return "nominal" if types and set(types) <= {str, bool} else None
+
+
+def feature_kind(column: pd.Series[Any]) -> Kind:
+    """The kind of a feature: that of the type of its column, else of the types of its cells.
+
+    Columns of numbers are ordered, also those of Python objects; text, booleans and categories are
+    nominal. Where cells are of several types, those that are all written as numbers are ordered.
+
+    Raises InputError: complex numbers.
+    """
+    types = pd.api.types
+    if types.is_complex_dtype(column):
+        raise InputError(
+            f"column {str(column.name)!r} holds complex numbers; expected real ones, or text."
+        )
+    if isinstance(column.dtype, pd.CategoricalDtype) or types.is_bool_dtype(column):
+        return "nominal"
+    if types.is_numeric_dtype(column):
+        return "ordered"
+    cells = (cell for cell in column.dropna() if cell != "")
+    return kind_of_types({*map(type, cells)}) or guess_kind(texts(column))
 
 
 def is_like_number(cell: str) -> bool:

@@ -111,6 +111,11 @@ def of_names(column: str, cells: Cells, guessed: bool, detected: bool) -> Iterat
             "is written as -1234.5), or give the column the role nominal if its values are names."
         )
         return
+    if guessed and values and not odd:
+        yield (
+            f"The feature {short(column)} is nominal because the file has its numbers as text: "
+            "give the column the role ordered if their differences matter."
+        )
     yield from of_spellings(f"the feature {short(column)}", cells)
     # They count as values, because they may be some: `null`, `?` and the like among words; `none`
     # is one often enough.

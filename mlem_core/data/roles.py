@@ -19,7 +19,7 @@ from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import listed, short, some
 from mlem_core.data import doubts, word_numbers
-from mlem_core.data.columns import NUMBER, Cells, guess_kind, missing_marks, texts
+from mlem_core.data.columns import NUMBER, Cells, Kind, guess_kind, missing_marks, texts
 from mlem_core.data.doubts import Doubt
 from mlem_core.data.reading.content import ReadAs, Source
 from mlem_core.data.reading.table import (
@@ -136,13 +136,13 @@ def _with_features(table: Table, special: Mapping[str | None, str]) -> dict[str,
         elif name in table.nameless or name.startswith("_") or name in _WORDS:
             roles[name] = "ignore"
         else:
-            roles[name] = _feature(table.values(name))
+            roles[name] = _feature(table.values(name), table.kinds.get(name))
     return roles
 
 
-def _feature(cells: Cells) -> str:
-    """The kind of a feature; "ignore" where it can be none."""
-    return "ignore" if _no_feature(cells) else guess_kind(cells)
+def _feature(cells: Cells, known: Kind | None = None) -> str:
+    """The kind of a feature, by its cells if it is not known; "ignore" where it can be none."""
+    return "ignore" if _no_feature(cells) else known or guess_kind(cells)
 
 
 def _no_feature(cells: Cells) -> str:
@@ -217,8 +217,8 @@ def apply_roles(
         elif role in ("ignore", *SPAN):
             column = carried_name(column, list(chosen))
         columns[role if role in (*CARRIED, "stimulus") else column] = cells
-    features = {kind: having(chosen, kind) for kind in FEATURES}
-    stimuli = from_cells(list(columns), list(columns.values()), table.name, **features)
+    ordered, nominal = (having(chosen, kind) for kind in FEATURES)
+    stimuli = from_cells(list(columns), list(columns.values()), table.name, ordered, nominal)
     read_as = replace(table.read_as, found=tuple(missing))
     all_doubts = [*about_words, *_doubts(chosen, asked, replace(table, read_as=read_as))]
     doubtful = (doubt.sentence for doubt in all_doubts)

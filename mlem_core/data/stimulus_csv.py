@@ -9,10 +9,11 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from operator import ne
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any, cast
 
 import numpy as np
@@ -22,7 +23,16 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import replacing
 from mlem_core.base.text import short, some
-from mlem_core.data.columns import NUMBER, guess_kind, override_kinds, text_of, texts, typed_column
+from mlem_core.data.columns import (
+    NUMBER,
+    Kind,
+    feature_kind,
+    guess_kind,
+    override_kinds,
+    text_of,
+    texts,
+    typed_column,
+)
 from mlem_core.data.reading.content import Columns, Source, content, decode, parse
 from mlem_core.data.stimuli import ITEM, Feature, StimulusSet, bare, words_at, words_in
 
@@ -41,7 +51,7 @@ def from_frame(
     ----------
     frame : one row a stimulus; cells are str, numbers, booleans, or missing (None, NaN, "")
     name : how messages call the set
-    ordered, nominal : features whose kind is not what their values suggest (numbers are ordered)
+    ordered, nominal : features whose kind is not that of `mlem_core.data.columns.feature_kind`
 
     Raises
     ------
@@ -53,8 +63,10 @@ def from_frame(
     >>> from_frame(pd.DataFrame({"sentence": ["a b", "c d"], "question": [True, False]}), "mine")
     2 sentences of mine: question (nominal)
     """
-    cells = [texts(frame.iloc[:, i]) for i in range(frame.shape[1])]
-    return from_cells([str(c) for c in frame.columns], cells, name, ordered, nominal)
+    columns = [frame.iloc[:, i] for i in range(frame.shape[1])]
+    header = [str(column) for column in frame.columns]
+    kinds = {name: feature_kind(column) for name, column in zip(header, columns, strict=True)}
+    return from_cells(header, [*map(texts, columns)], name, ordered, nominal, kinds)
 
 
 def read_written(
@@ -108,8 +120,12 @@ def from_cells(
     name: str,
     ordered: Iterable[str] = (),
     nominal: Iterable[str] = (),
+    known: Mapping[str, Kind] = MappingProxyType({}),
 ) -> StimulusSet:
-    """Stimulus set of column names and their cells as text, empty ones None, as `from_frame`."""
+    """Stimulus set of column names and their cells as text, empty ones None, as `from_frame`.
+
+    The kind of a feature is the one that is known, else what its cells suggest.
+    """
     _check_header(header, name)
     n_rows = len(cells[0])
     if n_rows < 2:
@@ -131,7 +147,7 @@ def from_cells(
         word_index = _word_indices(texts["word_index"], sentences)
         if "word" in texts:
             _check_words(texts["word"], sentences, word_index)
-    kinds = {column: guess_kind(texts[column]) for column in names}
+    kinds = {column: known.get(column) or guess_kind(texts[column]) for column in names}
     override_kinds(kinds, ordered, nominal)
     columns: dict[str, pd.Series[Any]] = {
         column: typed_column(column, cells, kinds.get(column)) for column, cells in texts.items()

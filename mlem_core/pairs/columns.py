@@ -15,7 +15,7 @@ from mlem_core.base.labels import Names
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.data.columns import GIVEN, LARGEST, Kind, text_of
+from mlem_core.data.columns import GIVEN, Kind, feature_kind, text_of, texts, typed_column
 from mlem_core.data.stimuli import Rdm, StimulusSet
 
 # The policies for missing values, each with what a screen calls it.
@@ -72,7 +72,7 @@ def feature_columns(
 ) -> list[FeatureColumn]:
     """The features of a stimulus set, or of a table with a column a feature.
 
-    The numeric columns of a table (n_stimuli, n_features) are ordered, the others nominal.
+    Kinds in a table (n_stimuli, n_features) are those of `mlem_core.data.columns.feature_kind`.
 
     Parameters
     ----------
@@ -130,20 +130,10 @@ def _raw(table: Any) -> list[tuple[str, Kind, NDArray[Any]]]:
 
 
 def _kind_and_values(name: str, column: pd.Series) -> tuple[Kind, NDArray[Any]]:
-    missing = column.isna()
-    if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
-        cells = zip(column, missing, strict=True)
-        return "nominal", np.array([None if gone else str(v) for v, gone in cells], dtype=object)
-    if column.dtype.kind == "c":
-        raise InputError(f"column {name!r} holds complex numbers; expected real ones, or text.")
-    values = column.to_numpy(np.float64)
-    if (huge := np.abs(values) > LARGEST).any():
-        at = int(np.argmax(huge))
-        raise InputError(
-            f"column {name!r} has the infinite or huge value {values[at]:g} in row {at + 1}; "
-            f"expected a number up to {LARGEST:g} in size or a missing value."
-        )
-    return "ordered", values
+    kind, cells = feature_kind(column), texts(column)
+    if kind == "nominal":
+        return kind, np.array(cells, dtype=object)
+    return kind, np.asarray(typed_column(name, cells, kind), dtype=np.float64)
 
 
 def resolved_columns(

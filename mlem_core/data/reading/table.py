@@ -15,7 +15,7 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from operator import eq
 from typing import Any
@@ -25,7 +25,15 @@ import pandas as pd
 from mlem_core.base.errors import InputError, readable
 from mlem_core.base.room import check_memory
 from mlem_core.base.text import short, some
-from mlem_core.data.columns import Cells, text_of_value, texts, with_points, without_marks
+from mlem_core.data.columns import (
+    Cells,
+    Kind,
+    kind_of_types,
+    text_of_value,
+    texts,
+    with_points,
+    without_marks,
+)
 from mlem_core.data.doubts import of_thousands
 from mlem_core.data.reading.content import (
     MAX_BYTES,
@@ -56,8 +64,8 @@ def is_json_lines(text: str, name: str) -> bool:
     return name.lower().endswith((".jsonl", ".ndjson")) or text.lstrip().startswith('{"')
 
 
-def read_parquet(data: bytes, name: str) -> tuple[list[str], Columns]:
-    """Header and columns of a Parquet file; missing values are None.
+def read_parquet(data: bytes, name: str) -> tuple[list[str], Columns, list[Kind | None]]:
+    """Header, columns and their kinds of a Parquet file; missing values are None.
 
     Raises InputError: pyarrow is not installed; a damaged file, or one that unpacks to too much; a
     column of anything but text, numbers, booleans, dates and categories of these.
@@ -87,7 +95,12 @@ def read_parquet(data: bytes, name: str) -> tuple[list[str], Columns]:
             raise InputError(
                 f"{name} has more than {MAX_BYTES:,} characters, the limit for a table."
             )
-    return schema.names, columns
+    kinds: list[Kind | None] = []
+    for field in schema:
+        number = any(of(field.type) for of in (pa.types.is_integer, pa.types.is_floating))
+        is_text = field.name in text or pa.types.is_dictionary(field.type)
+        kinds.append("ordered" if number else "nominal" if is_text else None)
+    return schema.names, columns, kinds
 
 
 def _texts(cells: Any) -> list[str | None]:
@@ -98,18 +111,23 @@ def _texts(cells: Any) -> list[str | None]:
     return [texts[-1 if place is None else place] for place in cells.indices.to_pylist()]
 
 
-def read_json_lines(text: str, name: str) -> tuple[list[str], Columns]:
-    """Header and columns of a JSON Lines file, an object a line: text as it is, numbers as written.
+class _Written(str):
+    """A number as a JSON file has it, which is no text."""
+
+
+def read_json_lines(text: str, name: str) -> tuple[list[str], Columns, list[Kind | None]]:
+    """Header, columns and their kinds of a JSON Lines file, an object a line; numbers as written.
 
     Raises InputError: a line that is no JSON object; a value that is a list or an object.
     """
     columns: dict[str, list[str | None]] = {}
+    types: dict[str, set[type]] = {}
     rows = [line for line in text.split("\n") if line.strip()]
     for row, line in enumerate(rows, start=1):
         cells = None
         with contextlib.suppress(ValueError, RecursionError):
-            numbers: dict[str, Any] = dict.fromkeys(("parse_int", "parse_float"), str)
-            cells = json.loads(line, parse_constant=str, object_pairs_hook=tuple, **numbers)
+            numbers: dict[str, Any] = dict.fromkeys(("parse_int", "parse_float"), _Written)
+            cells = json.loads(line, parse_constant=_Written, object_pairs_hook=tuple, **numbers)
         if not isinstance(cells, tuple):
             raise InputError(
                 f"row {row} of {name} is {short(line.strip())}; expected a JSON object such as "
@@ -126,9 +144,11 @@ def read_json_lines(text: str, name: str) -> tuple[list[str], Columns]:
                 raise _wrong(f"row {row} of {name}", key, kind)
             if key not in columns:
                 _check_size(len(rows), len(columns) + 1, name)
-                columns[key] = [None] * len(rows)
+                columns[key], types[key] = [None] * len(rows), set()
+            if value not in (None, ""):
+                types[key].add(type(value))
             columns[key][row - 1] = text_of_value(value)
-    return list(columns), list(columns.values())
+    return list(columns), list(columns.values()), list(map(kind_of_types, types.values()))
 
 
 def _wrong(where: str, column: str, what: str) -> InputError:
@@ -163,12 +183,14 @@ class Table:
         still there, numbers have decimal points
     read_as : how it was read
     notes : sentences about what its program does not show: hidden rows and columns of a workbook
+    kinds : of the columns that the file has as text or as numbers, if they are features
     """
 
     name: str
     frame: pd.DataFrame
     read_as: ReadAs
     notes: tuple[str, ...] = ()
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
 
     @property
     def nameless(self) -> list[str]:
@@ -209,37 +231,43 @@ def read_table(
     name = name or file_name
     notes: tuple[str, ...] = ()
     if is_workbook(data):
-        header, columns, read_as, notes = read_sheet(data, name, read_as)
+        header, columns, kinds, read_as, notes = read_sheet(data, name, read_as)
     elif read_as.sheet is not None:
         raise InputError(f"{name} is no workbook and has no sheet {read_as.sheet!r}.")
     elif data.startswith(_PARQUET):
-        header, columns = read_parquet(data, name)
+        header, columns, kinds = read_parquet(data, name)
         read_as = replace(read_as, separator=None, encoding=None)
     else:
         text, encoding = decode(data, name, read_as.encoding)
-        header, columns, read_as, notes = _of_text(text, encoding, name, read_as)
+        header, columns, kinds, read_as, notes = _of_text(text, encoding, name, read_as)
     if not header:
         raise InputError(f"{name} is empty; expected a header and at least two rows.")
     header = [_plain(cell) for cell in header]
     _check_header(header, columns, name)
-    header, columns, renamed = _own_names(header, columns)
+    header, kept, renamed = _own_names(header, columns)
+    columns, kinds = [columns[i] for i in kept], [kinds[i] for i in kept]
     # Where commas separate cells, a comma in a number is more often one between thousands.
     decimal = read_as.decimal or "."
     if read_as.decimal is None and read_as.separator != ",":
-        pointed = (with_points(cells, read_as.missing) for cells in columns)
+        written = (cells for cells, kind in zip(columns, kinds, strict=True) if kind is None)
+        pointed = (with_points(cells, read_as.missing) for cells in written)
         decimal = "," if any(cells is not None for cells in pointed) else "."
     if decimal == ",":
         notes = (*notes, *of_thousands(header, columns))
-        columns = [with_points(cells, read_as.missing) or cells for cells in columns]
+        columns = [
+            (kind is None and with_points(cells, read_as.missing)) or cells
+            for cells, kind in zip(columns, kinds, strict=True)
+        ]
     frame = pd.DataFrame(dict(zip(header, columns, strict=True)), columns=header, dtype=object)
     read_as = replace(read_as, decimal=decimal, renamed=renamed, found=())
-    return Table(name, frame, read_as, notes)
+    known = {name: kind for name, kind in zip(header, kinds, strict=True) if kind is not None}
+    return Table(name, frame, read_as, notes, known)
 
 
 def _of_text(
     text: str, encoding: str, name: str, read_as: ReadAs
-) -> tuple[list[str], Columns, ReadAs, tuple[str, ...]]:
-    """Header and columns of a text, how it was read, and what is to be said of it."""
+) -> tuple[list[str], Columns, list[Kind | None], ReadAs, tuple[str, ...]]:
+    """Header, columns and their kinds of a text, how it was read, and sentences about it."""
     if _TREEBANK.search(text):
         raise InputError(
             f"{name} is a treebank (ten columns of CoNLL-U): give it the ending .conllu, so "
@@ -254,7 +282,9 @@ def _of_text(
         text = rest
     separator = read_as.separator or separator
 
-    def parsed(literal: bool) -> tuple[list[str], Columns, ReadAs, tuple[str, ...]]:
+    def parsed(
+        literal: bool,
+    ) -> tuple[list[str], Columns, list[Kind | None], ReadAs, tuple[str, ...]]:
         rows = first_rows(text, separator, literal=literal)
         layout = find_layout(rows, name, read_as.header_row)
         header, columns, remarks = parse(text, name, separator, literal=literal, layout=layout)
@@ -266,7 +296,8 @@ def _of_text(
             header_row=layout.header,
             first_rows=in_short(rows),
         )
-        return header, columns, how, tuple(filter(None, (layout.note, remarks_note(remarks))))
+        notes = tuple(filter(None, (layout.note, remarks_note(remarks))))
+        return header, columns, [None] * len(header), how, notes
 
     if separator not in "\t|" or '"' not in text:
         return parsed(False)
@@ -326,8 +357,8 @@ def _check_header(header: list[str], columns: Columns, name: str) -> None:
 
 def _own_names(
     header: list[str], columns: Columns
-) -> tuple[list[str], Columns, tuple[tuple[int, str, str], ...]]:
-    """Every column has a name of its own; those without a name and without a cell are left out."""
+) -> tuple[list[str], list[int], tuple[tuple[int, str, str], ...]]:
+    """A name of its own for each column, and their places; none without a name and any cell."""
     kept = [i for i, name in enumerate(header) if name or any(columns[i])]
     names: dict[str, int] = {}
     theirs, renamed = set(header), []
@@ -338,7 +369,7 @@ def _own_names(
         if new != header[i]:
             renamed.append((i + 1, header[i], new))
         names[new] = i
-    return list(names), [columns[i] for i in kept], tuple(renamed)
+    return list(names), kept, tuple(renamed)
 
 
 def having(chosen: Mapping[str, str], role: str) -> list[str]:

@@ -11,7 +11,7 @@ from xml.etree.ElementTree import iterparse
 
 from mlem_core.base.errors import InputError, readable, unknown
 from mlem_core.base.text import listed, many, short
-from mlem_core.data.columns import text_of_value
+from mlem_core.data.columns import Kind, kind_of_types, text_of_value
 from mlem_core.data.reading.content import MAX_BYTES, MAX_COLUMNS, Columns, ReadAs
 from mlem_core.data.reading.header import LOOKED_AT, find_layout, in_short, remarks_note, table_in
 
@@ -27,9 +27,9 @@ _NO_VALUE = "#N/A"  # an error that says that a value is missing
 _STYLES, _MOST_TAGS = "xl/styles.xml", 300_000  # Excel has 65,490 formats of cells at most
 
 
-# Names and cells of the columns, empty cells None; how it was read; sentences about what its
+# Names, cells (empty ones None) and kinds of the columns; how it was read; sentences about what its
 # spreadsheet program does not show.
-_Sheet = tuple[list[str], Columns, ReadAs, tuple[str, ...]]
+_Sheet = tuple[list[str], Columns, list[Kind | None], ReadAs, tuple[str, ...]]
 
 
 class _Appearance(NamedTuple):
@@ -51,7 +51,7 @@ def is_workbook(data: bytes) -> bool:
 
 
 def read_sheet(data: bytes, name: str, read_as: ReadAs) -> _Sheet:
-    """Header, columns, how it was read, and notes of one sheet of a workbook.
+    """Header, columns and their kinds, how it was read, and notes of one sheet of a workbook.
 
     Values, never formulas: a formula counts as what the spreadsheet program last computed. Rows
     without a value do not count. Hidden rows do, and a note says so.
@@ -123,6 +123,11 @@ def _read_sheet(data: bytes, name: str, read_as: ReadAs) -> _Sheet:
     for cells in body:
         for column, cell in zip(columns, cells, strict=True):
             column.append(cell or None)
+    below = [values for number, values in rows.items() if number >= layout.first]
+    kinds = [
+        kind_of_types({type(values[place]) for values in below if place in values})
+        for place, _ in enumerate(header, 1)
+    ]
     hidden = [
         get_column_letter(column)
         for column in range(1, width + 1)
@@ -140,7 +145,7 @@ def _read_sheet(data: bytes, name: str, read_as: ReadAs) -> _Sheet:
         first_rows=in_short(first_rows),
     )
     more = filter(None, (layout.note, remarks_note(remarks)))
-    return header, columns, read_as, (*notes, *more)
+    return header, columns, kinds, read_as, (*notes, *more)
 
 
 def _notes(of: str, n_hidden: int, columns: list[str], merged: list[str]) -> tuple[str, ...]:
