@@ -30,7 +30,7 @@ _MONTH = "(jan|feb|mar|mär|mrz|apr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz])[a-
 _DATE = re.compile(
     rf"\d{{4}}-\d\d-\d\d|\d{{1,2}}[-. /]+{_MONTH}|{_MONTH}[-. /]+\d{{1,2}}", re.IGNORECASE
 )
-_MISSING_CODE = re.compile(r"-?(99+|88+|77+)|-[987]")
+_MISSING_CODE = re.compile(r"(-?(99+|88+|77+)|-[987])(\.0*)?")
 _MOST_CLASSES, _FEWEST_ADDED = 20, 4
 # Words in names of columns whose few whole numbers are amounts.
 _AMOUNT = re.compile(
