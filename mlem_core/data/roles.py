@@ -374,10 +374,8 @@ def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -
     yield from doubts.of_ordered(guessed, sentences)
     if not of_text or having(chosen, "word_index"):
         return
-    for column in having(chosen, "ordered"):
-        if column not in asked and word_numbers.numbers_words(
-            texts(table.frame[column]), sentences
-        ):
+    for column, cells in guessed.items():
+        if word_numbers.numbers_words(cells, sentences):
             n = f"{len(sentences):,}"
             yield Doubt(
                 f"Whole sentences are the stimuli, though some recur; {short(column)} fits the "
