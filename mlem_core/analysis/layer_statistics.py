@@ -17,6 +17,7 @@ from mlem_core.analysis.pair_errors import design_errors, errors_sentence
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.room import check_free, check_memory, give_back_memory
+from mlem_core.base.text import listed, percent
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Report, counting
 from mlem_core.base.work import cores
 from mlem_core.base.workers import NOT_SHARED, in_processes, run_units
@@ -39,7 +40,7 @@ from mlem_core.pairs.statistics import (
     passes_over_layers,
 )
 from mlem_core.pairs.statistics_file import load_statistics, save_statistics
-from mlem_core.pairs.variance_shares import VarianceShares
+from mlem_core.pairs.variance_shares import NEARLY_ALL, VarianceShares
 from mlem_core.storage.store import InFile, Stage, Store
 
 # Twice the rank of a pair is kept in 32 bits.
@@ -147,6 +148,14 @@ def _statistics_of(
     pairs = compared.together(statistics, products)
     notes = [f"A layer was left out: {errors[position]}" for position in sorted(errors)]
     shares = pd.DataFrame(variance, columns=["model", "layer", *VarianceShares._fields])
+    if one_unit := [
+        f"{row.model} layer {row.layer} ({percent(row.unit)})"
+        for row in shares[shares["unit"] >= NEARLY_ALL].itertuples()
+    ]:
+        notes.append(
+            f"One unit has nearly all of the variance of {listed(one_unit, most=5)}, so that "
+            "distances tell little else: look whether it is a measurement or a number of the row."
+        )
     if compared.design.is_complete:
         return AnalysisStatistics(pairs, notes, positions, pair_errors.none(), shares)
     n_designs, n_stimuli = compared.design.n_designs, compared.design.n_stimuli

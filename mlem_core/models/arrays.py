@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import isqrt
@@ -35,6 +35,8 @@ _LAYER = re.compile(r"layer_0*(\d{1,6})", re.ASCII)
 MOST_LAYERS = 2_000
 # The number in the name of a time point, such as "-50 ms".
 _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?", re.ASCII)
+# The numbers in a name: "0.25 s" has one, "blocks.0.1" two; a hyphen behind a letter is no sign.
+_NUMBERS = re.compile(r"(?<![\w.])-?\d+\.\d+(?![\w.])|(?<![^\W_])-?\d+|\d+", re.ASCII)
 
 
 class HowRead(TypedDict, total=False):
@@ -56,7 +58,7 @@ class HowRead(TypedDict, total=False):
 class Arrays:
     """A checked file.
 
-    names : layer -> array; numbered in the order of the file where no array is called `layer_00`
+    names : layer -> array; numbered as in `in_natural_order` where no array is called `layer_00`
     named : whether the arrays have names of their own, which are those of the layers
     read(layer) : its (n_stimuli, n_units) array, memory-mapped where the file has it as floats of
         at least 32 bits, not compressed; where there are repetitions, (n_repetitions, n_stimuli,
@@ -64,6 +66,7 @@ class Arrays:
     repeated : layer -> how many repetitions it has, where the array has three axes
     left_out : a sentence for each layer that holds a value that is not finite
     notes : sentences about arrays that are no layers, the order of rows and layers, and units
+    reordered : whether layers are in another order than the arrays of the file
     order : (n_stimuli,) the row of each stimulus, where rows have names; None: as they stand
     """
 
@@ -75,6 +78,7 @@ class Arrays:
     notes: tuple[str, ...] = ()
     named: bool = False
     repeated: Mapping[int, int] = field(default_factory=dict)
+    reordered: bool = False
     order: IntArray | None = None
 
 
@@ -104,6 +108,14 @@ def open_arrays(path: Path, stimuli: StimulusSet, **how: Unpack[HowRead]) -> Arr
         order, n_rows, notes = _order(path, labels, stimuli)
         arrays = _taken(path, arrays, n_rows, how)
         names = _layers(path, arrays, how.get("by_number", False))
+        named = not any(map(_LAYER.fullmatch, names.values()))
+        reordered = named and not how.get("by_number") and [*names.values()] != [*arrays]
+        if reordered:
+            notes.append(
+                f"The layers of {path.name} are in the order of the numbers in their names, from "
+                f"{plain_name(names[0])} to {plain_name(names[len(names) - 1])}; the file has "
+                "another order."
+            )
         bad: dict[int, str] = {}
         units: dict[int, NDArray[np.bool_]] = {}  # of layers of which some are left out
         for layer, name in names.items():
@@ -163,7 +175,8 @@ def open_arrays(path: Path, stimuli: StimulusSet, **how: Unpack[HowRead]) -> Arr
         left_out=tuple(bad.values()),
         notes=(*_unused(path, arrays, names), *notes, *_unmeasured(path, arrays, names, units)),
         order=order,
-        named=not any(_LAYER.fullmatch(name) for name in names.values()),
+        named=named,
+        reordered=reordered,
         repeated={
             layer: arrays[name].shape[0]
             for layer, name in names.items()
@@ -342,6 +355,8 @@ def _layers(path: Path, names: Iterable[str], by_number: bool = False) -> dict[i
         raise InputError(f"{path.name} has an array without a name; expected a name for each.")
     if not layers and by_number:
         names = sorted(names, key=partial(_number, path))
+    elif not layers:
+        names = in_natural_order(names)
     layers = dict(sorted(layers.items())) if layers else dict(enumerate(names))
     if len(layers) > MOST_LAYERS:
         raise InputError(
@@ -349,6 +364,21 @@ def _layers(path: Path, names: Iterable[str], by_number: bool = False) -> dict[i
             "those to be compared into a file of their own."
         )
     return layers
+
+
+def in_natural_order(names: Sequence[str]) -> list[str]:
+    """Names, those that differ in their numbers alone in the order of these: 2 before 10.
+
+    Others stay where they are.
+    """
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        alike.setdefault(_NUMBERS.sub("#", name), []).append(name)
+    in_order = {
+        stem: iter(sorted(same, key=lambda name: [*map(float, _NUMBERS.findall(name))]))
+        for stem, same in alike.items()
+    }
+    return [next(in_order[_NUMBERS.sub("#", name)]) for name in names]
 
 
 def _number(path: Path, name: str) -> float:

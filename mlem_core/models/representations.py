@@ -234,7 +234,7 @@ def from_file(
     distances, first_column = how.get("distances", False), how.get("first_column", "")
     subject = how.get("subject", 0)
     read_as = [first_column] * (first_column == "skip") + [f"subject {subject}"] * bool(subject)
-    read_as += ["by number"] * how.get("by_number", False)
+    read_as += ["by number"] * how.get("by_number", False) + ["reordered"] * arrays.reordered
     if arrays.order is not None:
         read_as.append(f"rows {hashlib.sha256(arrays.order.astype('<i8').tobytes()).hexdigest()}")
     named = {str(layer): array for layer, array in arrays.names.items()}

@@ -13,15 +13,17 @@ from numpy.typing import NDArray
 
 from mlem_core.base.numbers import moderate
 
-# One of fewer units is no small part of them.
+# One of fewer units is no small part of them, unless it has nearly all of the variance.
 FEWEST_UNITS = 100
+FEW_UNITS, NEARLY_ALL = 10, 0.9
 
 
 class VarianceShares(NamedTuple):
     """Shares of the variance of a layer over the stimuli, from 0 to 1; NaN where not defined.
 
     first : between the stimuli at position 0 of their sentence and all others
-    unit : of the unit with the largest variance, of at least `FEWEST_UNITS`
+    unit : of the unit with the largest variance, of at least `FEWEST_UNITS`; of at least
+        `FEW_UNITS` where it is `NEARLY_ALL`
     """
 
     first: float
@@ -50,7 +52,9 @@ def variance_shares(
     variance = np.maximum(squares - len(rows) * mean**2, 0.0)
     # Rounding is no variance.
     total = variance.sum() if variance.sum() > 1e-9 * squares.sum() else np.nan
-    unit = variance.max() / total if rows.shape[1] >= FEWEST_UNITS else np.nan
+    unit = variance.max() / total
+    if rows.shape[1] < (FEW_UNITS if unit >= NEARLY_ALL else FEWEST_UNITS):
+        unit = np.nan
     if first is None or first.all() or not first.any():
         return VarianceShares(np.nan, float(unit))
     away = rows[first].mean(axis=0, dtype=np.float64) - mean

@@ -19,7 +19,7 @@ from tiny import sentence_stimuli
 from mlem_core import InputError
 from mlem_core.data.neural_rows import are_distances, not_finite
 from mlem_core.models.array_files import CountsRows, arrays_in
-from mlem_core.models.arrays import n_subjects
+from mlem_core.models.arrays import in_natural_order, n_subjects
 from mlem_core.models.representations import from_file
 
 BOTH = pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
@@ -205,6 +205,34 @@ def test_names_of_no_column_are_said_or_asked_about(three, tmp_path, file):
     np.testing.assert_array_equal(found[0], FIRST)
 
 
+@for_each(
+    "names, order",
+    (["blocks.0.x", "blocks.1.x", "blocks.10.x", "blocks.2.x"], [0, 1, 3, 2]),
+    (["h.1.10", "h.1.9", "embed", "h.0.11"], [3, 1, 2, 0]),
+    (["10", "9", "-3"], [2, 1, 0]),
+    (["IT", "V4", "V1", "FFA"], [0, 2, 1, 3]),
+    (["-100 ms", "-50 ms", "0 ms", "50 ms"], [0, 1, 2, 3]),
+    (["0.25 s", "0.5 s", "0.125 s"], [2, 0, 1]),
+    (["block-10", "block-2"], [1, 0]),
+)
+def test_names_are_in_the_order_of_their_numbers(three, tmp_path, names, order):
+    assert in_natural_order(names) == [names[place] for place in order]
+    np.savez(tmp_path / "a.npz", **{name: np.full((3, 2), n) for n, name in enumerate(names)})
+    found = from_file(tmp_path / "a.npz", three)
+    assert [found[layer][0, 0] for layer in found.layers] == order
+    assert bool(found.notes) == (order != [*range(len(names))])
+    assert found.identity.endswith("reordered") == bool(found.notes)
+
+
+def test_layers_of_safetensors_are_in_the_order_of_their_numbers(three, tmp_path):
+    names = [f"blocks.{number}.hook_resid_post" for number in range(12)]
+    arrays = {name: np.full((3, 2), number, "float32") for number, name in enumerate(names)}
+    found = from_file(save(tmp_path / "x.safetensors", arrays), three)
+    assert [found[layer][0, 0] for layer in found.layers] == [*range(12)]
+    (note,) = found.notes
+    assert names[0] in note and names[11] in note and "another order" in note
+
+
 @BOTH
 def test_layers_with_names_of_their_own(three, tmp_path, suffix):
     arrays = {name: np.full((3, 2), number) for number, name in enumerate(("IT", "V1"))}
@@ -365,7 +393,17 @@ def test_a_csv_is_a_layer_and_one_of_another_content_is_read_again(three, tmp_pa
     assert again[0][2, 0] == 4.5 and again.identity != ours.identity
 
 
-@for_each("text", ",0,1\n0,4,5\n1,6,7\n2,8,9\n", "n,0\n1,4\n2,6\n3,8\n", "0,4,5\n1,6,7\n2,8,9\n")
+@for_each(
+    "text",
+    ",0,1\n0,4,5\n1,6,7\n2,8,9\n",
+    "n,0\n1,4\n2,6\n3,8\n",
+    "0,4,5\n1,6,7\n2,8,9\n",
+    "n,a\n101,4\n102,6\n103,8\n",
+    "103,4\n101,6\n102,8\n",
+    "n,a\n14,4\n12,6\n10,8\n",
+    "Subject,a\n7,4\n7.5,6\n9,8\n",
+    "stim_id,a\n7,4\n1,6\n9,8\n",
+)
 def test_a_first_column_that_counts_is_what_is_said(three, tmp_path, text):
     path = tmp_path / "brain.csv"
     path.write_text(text)
@@ -374,7 +412,7 @@ def test_a_first_column_that_counts_is_what_is_said(three, tmp_path, text):
     without, whole = (from_file(path, three, first_column=how) for how in ("skip", "unit"))
     np.testing.assert_array_equal(without[0][:, 0], [4, 6, 8])
     np.testing.assert_array_equal(whole[0][:, 1:], without[0])
-    assert np.ptp(whole[0][:, 0]) == 2 and whole.identity != without.identity
+    assert whole[0].shape[1] == without[0].shape[1] + 1 and whole.identity != without.identity
     array = save(tmp_path / "brain.npy", {"layer_00": whole[0]})
     assert from_file(array, three).layers == (0,)
     with refused("brain.npy", "no CSV"):

@@ -321,3 +321,7 @@ def test_a_layer_of_one_position_or_one_unit_is_marked_in_every_figure_of_it(tmp
     older = replace(context, analysis=replace(kept, variance=None))
     assert older.reasons("profiles") == {}
     assert np.isnan(variance_shares(np.ones((4, 3)))).all()
+    # A number of the row among a few units has nearly all of the variance.
+    few = np.random.default_rng(0).standard_normal((84, 30))
+    assert np.isnan(variance_shares(few).unit)
+    assert variance_shares(np.column_stack((range(101, 185), few))).unit > 0.9
