@@ -7,7 +7,9 @@ hidden states and prints the seconds of the forward passes.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import importlib.metadata
 import shutil
 import sys
 import tempfile
@@ -166,7 +168,7 @@ def _reference(
     few: StimulusSet, name: str, device: Device
 ) -> tuple[list[NDArray[np.float64]], str]:
     """`rows_alone` on the CPU, or on the device where the model's kernels run there only."""
-    if device.is_gpu and forward.installed_kernels() and "mamba" in name:
+    if device.is_gpu and installed_kernels() and "mamba" in name:
         return rows_alone(few, open_model(name, device.name)), "GPU"
     return rows_alone(few, open_model(name, "cpu")), "CPU"
 
@@ -191,9 +193,18 @@ def _throughput(
     table.add(f"{what}: peak memory", f"{peak:.2f} GB")
 
 
+def installed_kernels() -> dict[str, str]:
+    """The packages of `KERNELS` that are installed, with their versions."""
+    versions = {}
+    for package in ("mamba-ssm", "causal-conv1d"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
+    return versions
+
+
 def kernels(table: Table, device: Device, name: str, n_sentences: int, runs: int) -> None:
     """mamba-ssm and causal-conv1d against transformers' plain path: states, and times faster."""
-    installed = forward.installed_kernels()
+    installed = installed_kernels()
     what = f"mamba-ssm and causal-conv1d over the plain path, {name}"
     if len(installed) < len(KERNELS) or not device.is_gpu:
         here = f"only {', '.join(installed)}" if installed else "neither"

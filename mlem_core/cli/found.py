@@ -234,9 +234,13 @@ def result_of(
     analysis = run(replace(spec, half=half) if half else spec, store, report)
     if manifest is None or half:
         return analysis, TableOptions()
+    models = analysis.manifest["models"]
+    if gone := [model for model in manifest.models if model not in models]:
+        why = " ".join(analysis.notices)
+        raise InputError(f"{short(name)} is a result of {listed(gone)}, not to be had now: {why}")
     same = [
         same_content(manifest.models[model], facts)
-        for model, facts in analysis.manifest["models"].items()
+        for model, facts in models.items()
         if model in manifest.models
     ]
     if not all(same) or manifest.stimuli.digest != analysis.manifest["stimuli"]["digest"]:

@@ -28,7 +28,7 @@ from dataclasses import replace
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -74,7 +74,7 @@ def treebank_paths(place: str) -> list[Path]:
 
 
 def read_treebank(
-    sources: Sequence[Source],
+    sources: Source | Sequence[Source],
     level: str = "word",
     n: int | None = None,
     balance: Sequence[str] = (),
@@ -85,7 +85,7 @@ def read_treebank(
 
     Parameters
     ----------
-    sources : paths, contents, or binary files
+    sources : a path, a content or a binary file, or several
     level : "word" or "sentence"
     n : stimuli of a sample, in whole sentences; by default all, or `SAMPLE` of more
     balance, seed : of the sample, see `sample_rows`
@@ -104,9 +104,11 @@ def read_treebank(
     2
     """
     check_choice("level of stimuli", level, LEVELS)
-    if not sources:
+    several = isinstance(sources, Sequence) and not isinstance(sources, str | bytes)
+    files = cast("Sequence[Source]", sources if several else [sources])
+    if not files:
         raise InputError(f"there is no {SUFFIX} file; expected at least one.")
-    bank = read_sentences(sources, encoding)
+    bank = read_sentences(files, encoding)
     _check_features(bank)
     rows = _word_rows(bank) if level == "word" else _sentence_rows(bank)
     if len(rows) < 2:

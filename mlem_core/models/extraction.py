@@ -156,7 +156,7 @@ def _facts(
         "device": loaded.device,
         "torch": torch.__version__,
         "transformers": transformers.__version__,
-        "kernels": forward.installed_kernels(),
+        "kernels": forward.kernels_of(loaded.model),
     }
 
 

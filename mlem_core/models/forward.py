@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.metadata
+import sys
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     import torch
 
 _NO_FILES = Watched("")
+# Packages with fast kernels, and how a function ends that the code of a model has in their place.
+_KERNELS = {"mamba-ssm": "selective_state_update", "causal-conv1d": "causal_conv1d_fn"}
 PROBE = 8  # tokens that a model is tried on
 # Largest change of the states before a token that is none, beside the change of its own states.
 _UNSEEN = 1e-4
@@ -230,14 +233,15 @@ def is_causal(model: Any, n_layers: int, tokens: Sequence[int]) -> bool:
     return n_causal > len(places) / 2
 
 
-def installed_kernels() -> dict[str, str]:
-    """The packages with fast kernels for Mamba that are installed, with their versions.
+def kernels_of(model: Any) -> dict[str, str]:
+    """The packages with fast kernels for Mamba that transformers took for a model, with versions.
 
-    transformers' Mamba and Mamba-2 use them as soon as they are there, whatever the device.
+    It takes those that it can import, whatever the device, as it loads the code of the model.
     """
-    versions = {}
-    for package in ("mamba-ssm", "causal-conv1d"):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+    code, versions = vars(sys.modules[type(model).__module__]), {}
+    for package, function in _KERNELS.items():
+        used = any(name.endswith(function) for name in code)
+        if used and sys.modules.get(package.replace("-", "_")) is not None:
             versions[package] = importlib.metadata.version(package)
     return versions
 

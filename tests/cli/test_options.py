@@ -116,6 +116,21 @@ def test_results_and_halves_are_compared_and_written(tmp_path, monkeypatch, caps
     assert "not those of that run" in capsys.readouterr().err
 
 
+def test_a_result_whose_model_is_gone_is_no_result_of_the_rest(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
+    given = [*arguments_of(two_systems(tmp_path)[0]), "--folds=3"]
+    one = str(tmp_path / "one")
+    assert main(["analyze", *given, f"--out={one}"]) == 0
+    files = [Path(word.rpartition("=")[2]) for word in given if word.endswith(".npz")]
+    files[0].unlink()
+    for command in (["export", one, f"--html={tmp_path / 'p.html'}"], ["replicate", one, one]):
+        capsys.readouterr()
+        assert main(command) == 2
+        said = capsys.readouterr().err
+        assert "not to be had now" in said and files[0].name in said
+    assert not (tmp_path / "p.html").exists()
+
+
 GROUPS = {name: tuple(f"{name}{seed}" for seed in range(3)) for name in ("f", "g", "h")}
 
 

@@ -416,3 +416,14 @@ def test_any_bytes_are_read_or_refused_in_one_sentence(data):
             read_csv(begin + data + b"PAR1" * (begin == b"PAR1"))
         except InputError as error:
             assert "\n" not in str(error)
+
+
+@for_each(
+    "line, column",
+    (r'{"sentence": "a \ud83d dog", "f": 1}', "'sentence'"),
+    (r'{"sentence": "a dog", "f\ude00": 1}', "'f"),
+)
+def test_half_of_a_character_is_named_in_a_sentence(line, column):
+    whole = r'{"sentence": "a \ud83d\ude00 dog", "f": 1}'
+    with refused("row 2", "half of a character", column):
+        read_csv(f"{whole}\n{line}\n".encode(), name="mine.jsonl")

@@ -126,6 +126,18 @@ def test_the_shipped_treebank_is_what_a_second_parse_gives():
             assert ours.fillna("").tolist() == expected[name].fillna("").tolist()
 
 
+def test_one_path_content_or_file_needs_no_list(tmp_path):
+    row = "{}\t{}\t_\t{}\t_\t_\t{}\tdep\t_\t_\n"
+    text = row.format(1, "birds", "NOUN", 2) + row.format(2, "sing", "VERB", 0) + "\n"
+    path = tmp_path / "two.conllu"
+    path.write_text(text)
+    expected = read_treebank([text.encode()]).table
+    for source in (path, str(path), text.encode(), [path]):
+        pd.testing.assert_frame_equal(read_treebank(source).table, expected)
+    with path.open("rb") as file:
+        pd.testing.assert_frame_equal(read_treebank(file).table, expected)
+
+
 @for_each(
     "old, new, why",
     ("\t0\troot", "\t7\troot", "has 0 roots"),

@@ -3,6 +3,8 @@
 import dataclasses
 import math
 import shutil
+import sys
+import types
 
 import gguf
 import numpy as np
@@ -347,3 +349,16 @@ def test_pooled_rows_are_means_over_their_tokens(several, dtype, device):
         for row, (sentence, begin, end) in zip(found, zip(*spans, strict=True), strict=True):
             tokens = state[sentence, begin : end + 1].double().numpy()
             np.testing.assert_allclose(row, tokens.mean(axis=0), rtol=1e-5, atol=1e-6)
+
+
+@for_each(
+    "kind, imports, versions",
+    ("mamba", True, {"mamba-ssm": "2.0"}),
+    ("mamba2", True, {"mamba-ssm": "2.0"}),
+    ("mamba", False, {}),  # installed, but it cannot be imported
+    ("bert", True, {}),
+)
+def test_kernels_are_those_that_were_taken(kind, imports, versions, architectures, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mamba_ssm", types.ModuleType("m") if imports else None)
+    monkeypatch.setattr(forward.importlib.metadata, "version", lambda package: "2.0")
+    assert forward.kernels_of(architectures[kind].model) == versions

@@ -172,7 +172,7 @@ def test_a_model_that_cannot_be_had_is_measured_with_random_weights(monkeypatch,
 
 def test_kernels_that_cannot_be_imported_are_skipped(monkeypatch):
     monkeypatch.setattr(
-        gpu_models.forward, "installed_kernels", lambda: dict.fromkeys(gpu_models.KERNELS, "1")
+        gpu_models, "installed_kernels", lambda: dict.fromkeys(gpu_models.KERNELS, "1")
     )
     monkeypatch.setitem(sys.modules, "mamba_ssm", None)
     table = Table()

@@ -142,6 +142,11 @@ def read_json_lines(text: str, name: str) -> tuple[list[str], Columns, list[Kind
             if isinstance(value, (list, tuple)):
                 kind = "list" if isinstance(value, list) else "dict"
                 raise _wrong(f"row {row} of {name}", key, kind)
+            if half := _SURROGATE.search(f"{key}{value}"):
+                raise InputError(
+                    f"row {row} of {name} has half of a character, {half[0]!a}, in the column "
+                    f"{short(key)}; expected whole characters: correct the cell."
+                )
             if key not in columns:
                 _check_size(len(rows), len(columns) + 1, name)
                 columns[key], types[key] = [None] * len(rows), set()
@@ -167,6 +172,8 @@ def _check_size(n_rows: int, n_columns: int, name: str) -> None:
 # The roles of the first character of a word in its sentence, and of the one after its last.
 SPAN = ("start_idx", "end_idx")
 DETECTED = ReadAs()
+# JSON may name one of the two numbers that UTF-16 has for an emoji alone.
+_SURROGATE = re.compile("[\ud800-\udfff]")
 # What pandas calls a column without a name.
 _OF_PANDAS = re.compile(r"Unnamed: \d+|__index_level_\d+__")
 _QUOTED = re.compile(r"""(["'“”‘’]).*["'“”‘’]""", re.DOTALL)
