@@ -67,13 +67,25 @@ def check_kind(name: str, kind: object) -> None:
 
 def read_config(name: str, folder: Path) -> dict[str, Any]:
     """The `config.json` of a model folder; raises `InputError` where it has none."""
+    check_no_adapter(name, folder)
     if not (folder / "config.json").is_file():
         raise InputError(f"the model folder {name!r} has no config.json.")
     return _read_json(name, folder / "config.json")
 
 
+def check_no_adapter(name: str, folder: Path) -> None:
+    """Raise `InputError` for a folder with an adapter (LoRA), which nothing here applies."""
+    if files := sorted(file.name for file in folder.glob("adapter_*")):
+        raise InputError(
+            f"the model folder {name!r} has an adapter ({files[0]}), which is not applied to a "
+            "base model here: merge the two (merge_and_unload and save_pretrained of peft) and "
+            "name the folder of the merged model, or take the adapter out of this folder."
+        )
+
+
 def check_files(name: str, folder: Path) -> None:
     """Raise `InputError` for a folder without weights in safetensors, or without a tokenizer."""
+    check_no_adapter(name, folder)
     files = sorted(file.name for file in folder.iterdir())
     if not any(file.endswith(".safetensors") for file in files):
         pickled = [file for file in files if file.endswith(_PICKLED)]

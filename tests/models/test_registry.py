@@ -265,6 +265,12 @@ def larger_vocabulary(folder):
     "spoil, facts",
     (written({WEIGHTS: None, "pytorch_model.bin": b""}), ("pytorch_model.bin", "safetensors")),
     (written({WEIGHTS: None}), ("no weights",)),
+    (
+        written({"adapter_model.safetensors": b"", "adapter_config.json": b"{}"}),
+        ("adapter_config.json", "not applied", "merge_and_unload"),
+    ),
+    (written({"adapter_model.bin": b"", WEIGHTS: None}), ("adapter_model.bin", "merge")),
+    (written({"adapter_model.bin": b"", "config.json": None}), ("adapter_model.bin", "merge")),
     (written({"config.json": None}), ("no config.json",)),
     (written({"config.json": b"{not json"}), ("config.json", "not valid JSON")),
     (
