@@ -147,7 +147,13 @@ def open_arrays(path: Path, stimuli: StimulusSet, **how: Unpack[HowRead]) -> Arr
                 if measured.any() and not measured.all():
                     units[layer] = measured
                     n, row, unit = not_finite(np.where(measured, array, 0))
-            if n:
+            if n and distances:
+                bad[layer] = (
+                    f"{where} has no distance ({array[row, unit]}) for {many((n + 1) // 2, 'pair')}"
+                    f", the first that of stimuli {row + 1} and {unit + 1}; expected one for every "
+                    "two stimuli, so fill them in or leave stimuli out."
+                )
+            elif n:
                 bad[layer] = (
                     f"{where} has {array[row, unit]} in {_row(row, shape)}, unit {unit + 1}"
                     f"{f' and in {n - 1} more places' if n > 1 else ''}; expected finite numbers."

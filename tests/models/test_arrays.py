@@ -21,6 +21,7 @@ from mlem_core.data.neural_rows import are_distances, not_finite
 from mlem_core.models.array_files import CountsRows, arrays_in
 from mlem_core.models.arrays import in_natural_order, n_subjects
 from mlem_core.models.representations import from_file
+from mlem_core.pairs.distances import condensed_from_matrix
 
 BOTH = pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
 RANDOM = np.random.default_rng(0)
@@ -231,6 +232,32 @@ def test_layers_of_safetensors_are_in_the_order_of_their_numbers(three, tmp_path
     assert [found[layer][0, 0] for layer in found.layers] == [*range(12)]
     (note,) = found.notes
     assert names[0] in note and names[11] in note and "another order" in note
+
+
+@for_each("value", np.nan, 1e-7, -1e-7)
+def test_the_diagonal_of_distances_may_be_rounding_or_nan(three, tmp_path, value):
+    square = np.array([[value, 1, 2], [1, value, 3], [2, 3, value]], dtype=np.float32)
+    assert are_distances(square)
+    path = save(tmp_path / "rdm.npz", {"IT": square})
+    assert from_file(path, three, distances=True)[0].tolist() == [[0, 1, 2], [1, 0, 3], [2, 3, 0]]
+    np.testing.assert_allclose(condensed_from_matrix(square), [1, 4, 9])
+    square[0, 2] = square[2, 0] = np.nan
+    save(path, {"IT": square})
+    with refused("array IT of rdm.npz", "1 pair,", "stimuli 1 and 3"):
+        from_file(path, three, distances=True)
+    assert not are_distances(np.eye(3)) and not are_distances(1 - np.eye(3) - 1e-3)
+
+
+def test_units_that_are_nan_for_every_stimulus_are_left_out_and_counted(three, tmp_path):
+    holes = np.where(np.arange(4) % 2, FIRST, np.nan)
+    part = np.where(np.arange(3)[:, None] == 1, holes, FIRST)
+    arrays = {"IT": holes, "V1": FIRST, "V4": part, "all": np.full((3, 2), np.nan)}
+    found = from_file(save(tmp_path / "brain.npz", arrays), three)
+    assert found.layers == (0, 1) and found[0].tolist() == FIRST[:, 1::2].tolist()
+    np.testing.assert_array_equal(found[1], FIRST)
+    (note,) = found.notes
+    assert "brain.npz" in note and "2 of 4 units in IT." in note
+    assert len(found.left_out) == 2 and "V4" in found.left_out[0]
 
 
 @BOTH
