@@ -233,7 +233,9 @@ def from_file(
     arrays = open_arrays(path, stimuli, **how)
     distances, first_column = how.get("distances", False), how.get("first_column", "")
     subject = how.get("subject", 0)
-    read_as = [first_column] * (first_column == "skip") + [f"subject {subject}"] * bool(subject)
+    read_as = [first_column] * (first_column in ("skip", "names")) + [f"subject {subject}"] * bool(
+        subject
+    )
     read_as += ["by number"] * how.get("by_number", False) + ["reordered"] * arrays.reordered
     if arrays.order is not None:
         read_as.append(f"rows {hashlib.sha256(arrays.order.astype('<i8').tobytes()).hexdigest()}")

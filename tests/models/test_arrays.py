@@ -440,6 +440,12 @@ def test_a_first_column_that_counts_is_what_is_said(three, tmp_path, text):
     np.testing.assert_array_equal(without[0][:, 0], [4, 6, 8])
     np.testing.assert_array_equal(whole[0][:, 1:], without[0])
     assert whole[0].shape[1] == without[0].shape[1] + 1 and whole.identity != without.identity
+    ids = [f"{number:g}" for number in whole[0][::-1, 0]]
+    for item in (ids, ids[::-1]):
+        stimuli = replace(three, table=three.table.assign(item=item))
+        named = from_file(path, stimuli, first_column="names")
+        assert named[0][:, 0].tolist() == ([8, 6, 4] if item is ids else [4, 6, 8])
+        assert named.identity not in (whole.identity, without.identity)
     array = save(tmp_path / "brain.npy", {"layer_00": whole[0]})
     assert from_file(array, three).layers == (0,)
     with refused("brain.npy", "no CSV"):
