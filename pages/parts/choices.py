@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 import streamlit as st
@@ -23,6 +23,7 @@ from mlem_core.base.text import sentence_case
 from mlem_core.base.typing import Progress
 
 State = dict[str, list[str]]
+T = TypeVar("T")
 
 # What the URL may hold; every one is a list of texts.
 FORM = (
@@ -89,10 +90,10 @@ def get_one(name: str, default: str = "") -> str:
     return (get(name) or [default])[0]
 
 
-def get_whole(name: str, default: int, low: int, high: int) -> int:
+def get_whole(name: str, default: T, low: int, high: int) -> int | T:
     """The whole number of a part of the state, or the nearest; the default where it is none."""
     text = get_one(name)
-    return min(max(int(text) if re.fullmatch(r"\d{1,10}", text) else default, low), high)
+    return min(max(int(text), low), high) if re.fullmatch(r"\d{1,10}", text) else default
 
 
 def get_many(name: str, options: Sequence[str], default: Sequence[str]) -> list[str]:

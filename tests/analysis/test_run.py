@@ -121,7 +121,7 @@ def test_features_that_leave_a_fit_undecided_are_named(tmp_path):
         flag=np.where(np.arange(n) % 2 == 0, "yes", "no"),
         copy=np.where(np.arange(n) % 2 == 0, "ja", "nein"),
     )
-    chosen = {"estimator": "spearman", "interactions": True}
+    chosen = {"estimator": "spearman", "interactions": True, "roles": (("one", "nominal"),)}
     spec = in_files(tmp_path, stimuli, {"brain": noise(n)}, **chosen)
     analysis = finished(tmp_path, spec, {}).analysis
     fold, notices = analysis.folds[0], " ".join(analysis.notices)
