@@ -41,7 +41,7 @@ from mlem_core.models.forward import (
     text_model,
 )
 from mlem_core.models.model_paths import check_kind, read_config
-from mlem_core.models.registry import ModelFiles, locate
+from mlem_core.models.registry import ADAPTER, ModelFiles, locate
 from mlem_core.storage.digests import changed
 
 DTYPES = ("float32", "bfloat16")
@@ -203,15 +203,22 @@ def load_with_head(loaded: LoadedModel) -> Any:
 
 def _load_weights(name: str, files: ModelFiles, dtype: str) -> Any:
     import torch
-    from transformers import AutoModel
+    from transformers import AutoModel, AutoModelForCausalLM
 
     numbers = getattr(torch, dtype)
+    auto: Any = AutoModel
+    if files.adapter is not None:
+        # An adapter names its tensors as in the model with the head of its training.
+        task = json.loads((files.adapter / ADAPTER[0]).read_bytes()).get("task_type")
+        auto = AutoModelForCausalLM if task == "CAUSAL_LM" else AutoModel
     report: dict[str, Any] = {}
     try:
         if files.seed is not None:
             model = _fresh(files, files.seed).to(numbers)
         else:
-            model, report = _open(AutoModel, files, numbers)
+            model, report = _open(auto, files, numbers)
+    except InputError:
+        raise
     except Exception as error:
         reason = first_line(error)
         if "ignore_mismatched_sizes" in str(error):
@@ -259,7 +266,28 @@ def _open(auto: Any, files: ModelFiles, numbers: Any) -> tuple[Any, dict[str, An
         safe = {} if files.gguf else {"use_safetensors": True}
         opened = auto.from_pretrained(files.folder, **_reading(files), **safe, **options)
     model, report = opened
-    return model, report
+    return model if files.adapter is None else _with_adapter(model, files.adapter), report
+
+
+def _with_adapter(model: Any, folder: Path) -> Any:
+    """A model with an adapter merged into its weights; `InputError` where it does not fit."""
+    try:
+        import peft
+    except ImportError as error:
+        raise InputError(
+            f"the adapter {folder.name!r} needs the package peft, which is not installed: "
+            "pip install peft."
+        ) from error
+    wrapped = peft.get_peft_model(model, peft.PeftConfig.from_pretrained(str(folder)))
+    weights = peft.load_peft_weights(str(folder), device="cpu")
+    result = peft.set_peft_model_state_dict(wrapped, weights)
+    lost = [key for key in result.missing_keys if "lora_" in key]
+    if wrong := sorted([*result.unexpected_keys, *lost]):
+        raise InputError(
+            f"the adapter {folder.name!r} is another model's: {len(wrong)} of its tensors do not "
+            f"fit, such as {wrong[0]}."
+        )
+    return wrapped.merge_and_unload()
 
 
 def _fresh(files: ModelFiles, seed: int) -> Any:

@@ -77,9 +77,9 @@ def check_no_adapter(name: str, folder: Path) -> None:
     """Raise `InputError` for a folder with an adapter (LoRA), which nothing here applies."""
     if files := sorted(file.name for file in folder.glob("adapter_*")):
         raise InputError(
-            f"the model folder {name!r} has an adapter ({files[0]}), which is not applied to a "
-            "base model here: merge the two (merge_and_unload and save_pretrained of peft) and "
-            "name the folder of the merged model, or take the adapter out of this folder."
+            f"the model folder {name!r} has an adapter ({files[0]}), which is not applied to the "
+            "weights beside it: move the adapter_ files to a folder of their own and name the "
+            "model BASE+FOLDER, or merge the two with peft (merge_and_unload, save_pretrained)."
         )
 
 

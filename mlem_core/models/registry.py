@@ -130,6 +130,7 @@ MODELS: dict[str, BuiltInModel] = {
 }
 # Tables of systems by name; `families`: the 43 models of Salle et al. (2024), third version.
 SYSTEMS = {"families": Path(__file__).with_name("families.csv")}
+ADAPTER = ("adapter_config.json", "adapter_model.safetensors")  # files of an adapter of peft
 _CONTROL = re.compile(r"(?P<name>.+)@random(?P<seed>\d{0,9})")
 _OF_HUB = r"[0-9a-f]{40}"  # the version of a model of the hub
 _VARIANT = re.compile(r"(?P<name>.+)@(?P<what>seed|step)(?P<number>\d{1,9})")
@@ -162,6 +163,7 @@ class ModelFiles:
     note : what must be said wherever the model is named
     seed : of freshly initialised weights; None for the weights in the files
     packed : the file in it with the weights, where they are in our own format of few bits
+    adapter : folder of an adapter (LoRA) of peft that is merged into the weights
     """
 
     folder: Path
@@ -170,6 +172,7 @@ class ModelFiles:
     note: str = ""
     seed: int | None = None
     packed: str | None = None
+    adapter: Path | None = None
 
     @property
     def identity(self) -> str:
@@ -191,6 +194,11 @@ class ModelFiles:
             trained = replace(self, seed=None).watched()
             whole = f"{trained.digest} random {self.seed}"
             return Watched(hashlib.sha256(whole.encode()).hexdigest(), trained.files)
+        if self.adapter is not None:
+            base = replace(self, adapter=None).watched()
+            parts = tuple(Digested.of(self.adapter / file) for file in ADAPTER)
+            text = " ".join((base.digest, *(part.digest for part in parts)))
+            return Watched(hashlib.sha256(text.encode()).hexdigest(), (*base.files, *parts))
         if re.fullmatch(_OF_HUB, self.version):
             return Watched(self.version)
         if self.gguf:
@@ -256,6 +264,15 @@ def locate(name: str, fetch: Callable[[str, str | None], Path] | None = None) ->
         )
     if name in packaged():
         return _in_package(MODELS[name])
+    if "+" in name and place_of(name) is None:
+        base, _, adapter = name.rpartition("+")
+        folder = place_of(adapter)
+        if folder is None or not all((folder / file).is_file() for file in ADAPTER):
+            raise InputError(
+                f"the model {name!r} names the adapter {adapter!r} behind its +; expected a folder "
+                f"with {listed(ADAPTER)}."
+            )
+        return replace(locate(base, fetch), adapter=folder, note=f"with the adapter {folder.name}")
     if is_variant(name):
         return _variant(name)
     if not name.strip():

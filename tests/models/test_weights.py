@@ -13,6 +13,7 @@ import pytest
 import safetensors.numpy
 import tiny
 import torch
+import transformers
 from inputs import for_each, refused
 from tiny import close, sentence_stimuli, word_stimuli
 
@@ -362,3 +363,26 @@ def test_kernels_are_those_that_were_taken(kind, imports, versions, architecture
     monkeypatch.setitem(sys.modules, "mamba_ssm", types.ModuleType("m") if imports else None)
     monkeypatch.setattr(forward.importlib.metadata, "version", lambda package: "2.0")
     assert forward.kernels_of(architectures[kind].model) == versions
+
+
+def test_an_adapter_is_merged_into_its_base(folder, tmp_path):
+    name = f"{folder}+{tmp_path}"
+    with refused("adapter_model.safetensors"):
+        open_model(name, "cpu")
+    peft = pytest.importorskip("peft")
+    base = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    config = peft.LoraConfig(task_type="CAUSAL_LM", r=2, target_modules=["q_proj", "v_proj"])
+    trained = peft.get_peft_model(base, config)
+    with torch.no_grad():
+        for key, values in trained.named_parameters():
+            if "lora_" in key:
+                values.normal_()
+    trained.save_pretrained(tmp_path)
+    loaded, alone = open_model(name, "cpu"), open_model(folder, "cpu")
+    assert loaded.identity != alone.identity and tmp_path.name in loaded.note
+    with torch.inference_mode():
+        expected = trained.eval()(input_ids=IDS, output_hidden_states=True).hidden_states
+    ours = hidden_states(loaded.model, 3, IDS)
+    for mine, theirs in zip(ours, expected, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(ours[3], hidden_states(alone.model, 3, IDS)[3], atol=1e-3)
