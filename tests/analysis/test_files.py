@@ -38,8 +38,9 @@ def test_every_parameter_has_its_option():
     options = {option.partition("=")[0] for option in options_of(SPECS[1])}
     known = {f"--{(one.option or name).replace('_', '-')}" for name, one in parameters().items()}
     assert options <= known and len(options) > 15
+    assert '--features="a,b",c' in options_of(AnalysisSpec(features=("a,b", "c")))
     with pytest.raises(InputError, match="use Python"):
-        options_of(AnalysisSpec(features=("a,b", "c")))
+        options_of(AnalysisSpec(features=(" a", "c")))
 
 
 def test_what_is_shown_runs_as_its_command_and_in_python(tmp_path, monkeypatch, capsys):
