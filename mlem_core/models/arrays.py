@@ -119,45 +119,12 @@ def open_arrays(path: Path, stimuli: StimulusSet, **how: Unpack[HowRead]) -> Arr
         bad: dict[int, str] = {}
         units: dict[int, NDArray[np.bool_]] = {}  # of layers of which some are left out
         for layer, name in names.items():
-            shape, problem, read = arrays[name].shape, arrays[name].problem, arrays[name].read
             where = path.name if path.suffix.lower() in (".csv", ".npy") else array_name(name, path)
-            if problem:
-                raise InputError(f"{where} {problem}.")
-            if distances and shape != (n_rows, n_rows):
-                raise InputError(
-                    f"{where} has the shape {shape}; precomputed distances of {n_rows} "
-                    f"stimuli have the shape ({n_rows}, {n_rows})."
-                )
-            if len(shape) not in (2, 3) or 0 in (shape[0], shape[-1]):
-                raise InputError(
-                    f"{where} has the shape {shape}; expected (stimuli, units) or (repetitions, "
-                    "stimuli, units)."
-                )
-            if shape[-2] != n_rows:
-                raise InputError(
-                    f"{where} has {shape[-2]} rows; expected one for each of {n_rows} stimuli."
-                )
-            array = read()
-            if len(shape) == 3:
-                array = array.reshape(-1, shape[2])
-            array = without_rounding(array) if distances else array
-            n, row, unit = not_finite(array)
-            if n and not distances:
-                measured = ~np.isnan(array).all(axis=0)
-                if measured.any() and not measured.all():
-                    units[layer] = measured
-                    n, row, unit = not_finite(np.where(measured, array, 0))
-            if n and distances:
-                bad[layer] = (
-                    f"{where} has no distance ({array[row, unit]}) for {many((n + 1) // 2, 'pair')}"
-                    f", the first that of stimuli {row + 1} and {unit + 1}; expected one for every "
-                    "two stimuli, so fill them in or leave stimuli out."
-                )
-            elif n:
-                bad[layer] = (
-                    f"{where} has {array[row, unit]} in {_row(row, shape)}, unit {unit + 1}"
-                    f"{f' and in {n - 1} more places' if n > 1 else ''}; expected finite numbers."
-                )
+            wrong, measured = _check_layer(where, arrays[name], n_rows, distances)
+            if wrong:
+                bad[layer] = wrong
+            if measured is not None:
+                units[layer] = measured
         if len(bad) == len(names):
             raise InputError(next(iter(bad.values())))
         watched.check()
@@ -189,6 +156,56 @@ def open_arrays(path: Path, stimuli: StimulusSet, **how: Unpack[HowRead]) -> Arr
             if layer not in bad and len(arrays[name].shape) == 3
         },
     )
+
+
+def _check_layer(
+    where: str, file_array: FileArray, n_rows: int, distances: bool
+) -> tuple[str, NDArray[np.bool_] | None]:
+    """Why a layer is left out, "" where it is not, and (n_units,) which units have numbers.
+
+    None: all of them, or these are distances. Raises InputError for an array of another shape.
+    """
+    shape = file_array.shape
+    if file_array.problem:
+        raise InputError(f"{where} {file_array.problem}.")
+    if distances and shape != (n_rows, n_rows):
+        raise InputError(
+            f"{where} has the shape {shape}; precomputed distances of {n_rows} stimuli have the "
+            f"shape ({n_rows}, {n_rows})."
+        )
+    if len(shape) not in (2, 3) or 0 in (shape[0], shape[-1]):
+        raise InputError(
+            f"{where} has the shape {shape}; expected (stimuli, units) or (repetitions, stimuli, "
+            "units)."
+        )
+    if shape[-2] != n_rows:
+        raise InputError(
+            f"{where} has {shape[-2]} rows; expected one for each of {n_rows} stimuli."
+        )
+    array = file_array.read()
+    if len(shape) == 3:
+        array = array.reshape(-1, shape[2])
+    if distances:
+        array = without_rounding(array)
+        n, row, unit = not_finite(array)
+        missing = (
+            f"{where} has no distance ({array[row, unit]}) for {many((n + 1) // 2, 'pair')}, the "
+            f"first that of stimuli {row + 1} and {unit + 1}; expected one for every two stimuli, "
+            "so fill them in or leave stimuli out."
+        )
+        return missing if n else "", None
+    measured = None
+    n, row, unit = not_finite(array)
+    if n:
+        with_numbers = ~np.isnan(array).all(axis=0)
+        if with_numbers.any() and not with_numbers.all():
+            measured = with_numbers
+            n, row, unit = not_finite(np.where(measured, array, 0))
+    wrong = (
+        f"{where} has {array[row, unit]} in {_row(row, shape)}, unit {unit + 1}"
+        f"{f' and in {n - 1} more places' if n > 1 else ''}; expected finite numbers."
+    )
+    return wrong if n else "", measured
 
 
 def _with_labels(path: Path, how: HowRead) -> tuple[dict[str, FileArray], dict[str, FileArray]]:
