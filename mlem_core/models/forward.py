@@ -299,10 +299,9 @@ def _full_pass(
         output = model(input_ids=input_ids, output_hidden_states=True, return_dict=True)
     states = tuple(output.hidden_states)
     # What enters a block may be padded (Longformer) or have other axes (XLNet).
+    shifted = bool(passed) and not torch.equal(passed[0], states[0])
     if len(passed) > 1:
-        shifted = torch.equal(passed[1], states[0])
-    else:
-        shifted = bool(passed) and not torch.equal(passed[0], states[0])
+        shifted = shifted and torch.equal(passed[1], states[0])
     if shifted:
         # The recurrent models (Mamba, Mamba-2, RWKV) leave the embeddings out and give the
         # last block twice, before and after the norm.

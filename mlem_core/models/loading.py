@@ -84,7 +84,7 @@ def _open_model(name: str, device: str, dtype: str) -> LoadedModel:
         with errors_as_sentence(f"the model {name!r} does not fit into the memory of {device}"):
             model = model.to(device)
         tokens = probe_tokens(tokenizer, model.config)
-        n_layers, streams = count_blocks(name, model, tokens)
+        n_layers, streams = count_blocks(name, model, tokens[:-1])
     _check_same(name, files, watched.digest)
     return LoadedModel(
         name=name,

@@ -115,7 +115,7 @@ def test_a_header_that_threads_mix_up_is_read_again(tmp_path, monkeypatch):
         return read(text)
 
     monkeypatch.setattr(ast, "literal_eval", mixing)
-    assert open_arrays(tmp_path / "layer.npy", sentence_stimuli(["A.", "B.", "C."])).names == {
+    assert open_arrays(tmp_path / "layer.npy", sentence_stimuli(["A.", "Bb.", "Ccc."])).names == {
         0: "layer_00"
     }
 

@@ -76,7 +76,7 @@ def test_ceilings_are_those_of_rsatoolbox(meg, tmp_path, form):
 def test_ceilings_are_of_the_pairs_that_are_compared_and_of_several_files(meg, tmp_path):
     folder, arrays = meg
     files = {f"s{n}": f"s{n}" for n in range(SUBJECTS)}
-    at, groups = sorted(arrays).index("200 ms"), (("brains", tuple(files)),)
+    at, groups = TIMES.index(200), (("brains", tuple(files)),)
     more = {"groups": groups, "pairs": 900, "layers": (at,)}
     analysis = run(spec_of(folder, files, **more), Store(tmp_path))
     found = noise_ceilings(analysis, Store(tmp_path)).set_index("layer")
@@ -87,10 +87,10 @@ def test_ceilings_are_of_the_pairs_that_are_compared_and_of_several_files(meg, t
     assert len(ranks[0]) < STIMULI * (STIMULI - 1) // 2
     expected = np.mean(lower), np.mean(upper)
     np.testing.assert_allclose(found.loc[at, ["lower", "upper"]].astype(float), expected, atol=1e-9)
-    # Where one file is ordered otherwise than the others, a number is not one layer.
-    other = run(
-        spec_of(folder, files, **more | {"axes": "s0=time:ms", "pairs": 0}), Store(tmp_path)
-    )
+    # Where one file has other names than the others, a number is not one layer.
+    odd = {f"{ms + 20} ms": arrays[f"{ms} ms"][0] for ms in TIMES}
+    np.savez(folder / "odd.npz", **odd)
+    other = run(spec_of(folder, files | {"s0": "odd"}, **more | {"pairs": 0}), Store(tmp_path))
     assert noise_ceilings(other, Store(tmp_path)).empty
 
 
