@@ -16,7 +16,7 @@ from mlem_core.data import datasets
 from mlem_core.data.added import ADDED, LANGUAGE, add_feature, merge_rare, with_values
 from mlem_core.data.distance_features import with_rdm, with_vector
 from mlem_core.data.reading.content import ReadAs, parse_decimal, parse_marks, parse_separator
-from mlem_core.data.reading.header import LOOKED_AT
+from mlem_core.data.reading.header import MOST_ROWS
 from mlem_core.data.reading.table import DETECTED, Table, read_table
 from mlem_core.data.roles import ROLES, apply_roles, parse_role
 from mlem_core.data.stimuli import StimulusSet
@@ -96,7 +96,7 @@ class _Read:
         "there is none. By default it is found below titles and lines of comments.",
         metavar="N",
         parse=int,
-        range=(0, LOOKED_AT),
+        range=(0, MOST_ROWS),
     )
     roles: tuple[tuple[str, str], ...] = asked(
         (),

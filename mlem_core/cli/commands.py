@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import pandas as pd
@@ -262,9 +263,9 @@ def _export(options: argparse.Namespace) -> None:
                 progress=bars.show,
             )
     if options.zip is not None:
-        cells = analysis.stimuli.table.select_dtypes(object)
-        named = [*map(str, cells), *(str(value) for name in cells for value in {*cells[name]})]
-        complain(*filter(None, [missing_glyphs(named)]))
+        labels = [feature.name for feature in analysis.stimuli.features]
+        values = (set(analysis.stimuli.table[name]) for name in labels)
+        complain(*filter(None, [missing_glyphs([*labels, *map(str, chain(*values))])]))
     tell(f"{path} ({path.stat().st_size / 1e6:.1f} MB)")
 
 

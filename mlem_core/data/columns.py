@@ -124,7 +124,7 @@ def kind_of_types(types: Collection[type]) -> Kind | None:
 
     Text stays text, whatever digits it has; numbers are ordered.
     """
-    if types and all(issubclass(one, _NUMBERS) and one is not bool for one in types):
+    if types and all(issubclass(kind, _NUMBERS) and kind is not bool for kind in types):
         return "ordered"
     return "nominal" if types and set(types) <= {str, bool} else None
 

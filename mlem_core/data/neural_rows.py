@@ -186,8 +186,7 @@ def without_rounding(square: NDArray[Any]) -> NDArray[Any]:
 
     Cosines of 32 bits leave ±1e-7 there; MATLAB and rsatoolbox write NaN on the diagonal.
     """
-    own = np.diag(square)
-    if square.dtype.kind != "f" or not (len(square) and (own.any() or (square < 0).any())):
+    if square.dtype.kind != "f" or not (np.diag(square).any() or (square < 0).any()):
         return square
     square = np.array(square)
     diagonal = np.einsum("ii->i", square)  # a view

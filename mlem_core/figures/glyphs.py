@@ -54,6 +54,6 @@ def drawn_texts(figure: go.Figure) -> Iterator[str]:
 def _has_font(letter: str) -> bool:
     if (command := shutil.which("fc-list")) is None:
         return True
-    asked = [command, f":charset={ord(letter):x}", "family"]
-    found = subprocess.run(asked, capture_output=True, timeout=30, check=False)
-    return found.returncode != 0 or bool(found.stdout.strip())
+    arguments = [command, f":charset={ord(letter):x}", "family"]
+    fonts = subprocess.run(arguments, capture_output=True, timeout=30, check=False)
+    return fonts.returncode != 0 or bool(fonts.stdout.strip())

@@ -358,9 +358,9 @@ def _counting(table: _Csv) -> str:
         return f"is called {short(str(table.corner).strip())}"
     ascending = np.sort(table.numbers[:, 0])
     steps = np.diff(ascending)
-    whole = (ascending == np.rint(ascending)).all()
+    all_whole = (ascending == np.rint(ascending)).all()
     # Distances from the first of stimuli in a row count, too.
-    if n < 2 or not whole or steps[0] == 0 or (steps != steps[0]).any():
+    if n < 2 or not all_whole or steps[0] == 0 or (steps != steps[0]).any():
         return ""
     if n == width and are_distances(table.numbers):
         return ""

@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 from mlem_core.base.errors import InputError, readable
 from mlem_core.base.text import listed, short
-from mlem_core.data.reading.header import FIRST_ROW, Layout, table_in
+from mlem_core.data.reading.header import FIRST_ROW, MOST_ROWS, Layout, table_in
 
 MAX_BYTES = 500_000_000
 MAX_COLUMNS = 2_000
@@ -52,7 +52,6 @@ MOST_ACCENTS = 0.3
 _ESCAPED = re.compile(r"'+[=+\-@\t\r\n＝＋－＠]")
 _GZIP = b"\x1f\x8b"
 LOOKED_AT = 200_000  # characters
-_RECORDS = 300
 # Excel's own way to say it, in the first line.
 _SAID = re.compile(r'"?sep=([,;|\t])"?\r?\n', re.IGNORECASE)
 
@@ -287,7 +286,7 @@ def separator_of(text: str) -> tuple[str, str]:
     said = _SAID.match(text)
     if said:
         return said[1], text[said.end() :]
-    lines = text[:LOOKED_AT].splitlines()[:_RECORDS]
+    lines = text[:LOOKED_AT].splitlines()[:MOST_ROWS]
     spaced = len(lines) > 1 and all(line.startswith('"') for line in lines)
     possible = [separator for separator in SEPARATORS if separator != " " or spaced]
     scores = {separator: _score(text, separator) for separator in possible}
@@ -299,8 +298,8 @@ def first_rows(text: str, separator: str, *, literal: bool = False) -> list[list
     """The first rows of a CSV file, empty ones too."""
     rows: list[list[str]] = []
     with contextlib.suppress(csv.Error):
-        rows += islice(_rows(text[:LOOKED_AT], separator, literal), _RECORDS)
-    if len(text) > LOOKED_AT and 2 < len(rows) < _RECORDS:
+        rows += islice(_rows(text[:LOOKED_AT], separator, literal), MOST_ROWS)
+    if len(text) > LOOKED_AT and 2 < len(rows) < MOST_ROWS:
         rows.pop()  # cut short
     return rows
 

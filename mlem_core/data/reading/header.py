@@ -6,7 +6,6 @@ comments or a row of merged cells, have no header at all, or end with a remark.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
@@ -14,13 +13,13 @@ from typing import NamedTuple
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import short
+from mlem_core.data.columns import is_like_number
 
 # Rows that are looked at, and that a user chooses from.
-LOOKED_AT, OFFERED = 300, 10
+MOST_ROWS, OFFERED = 300, 10
 _COMMENT = ("#", "%", "//")
 # Qualtrics writes what it imported under its header.
 _IMPORTED = '{"ImportId"'
-_NUMBER = re.compile(r"\s*[-+]?\d+(?:[.,]\d+)*(?:[eE][-+]?\d+)?\s*")
 _LONG = 3  # words of a text that is no name
 # Share of the cells of a column that are alike.
 _MOST = 0.9
@@ -69,7 +68,7 @@ FIRST_ROW = Layout()
 
 
 def find_layout(rows: Sequence[Sequence[str]], name: str, header: int | None = None) -> Layout:
-    """Layout of a table whose first rows (at most `LOOKED_AT` are needed) are these.
+    """Layout of a table whose first rows (at most `MOST_ROWS` are needed) are these.
 
     Parameters
     ----------
@@ -133,9 +132,9 @@ def _is_data(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
         column = [cells[place] for cells in below if place < len(cells) and cells[place]]
         if not column:
             continue
-        of_numbers = _share(column, lambda text: bool(_NUMBER.fullmatch(text))) >= _MOST
+        of_numbers = _share(column, is_like_number) >= _MOST
         of_sentences = _share(column, lambda text: len(text.split()) >= _LONG) >= _MOST
-        is_number, is_long = bool(_NUMBER.fullmatch(cell)), len(cell.split()) >= _LONG
+        is_number, is_long = is_like_number(cell), len(cell.split()) >= _LONG
         if of_numbers != is_number or (of_sentences and len(cell.split()) == 1):
             return False
         if is_number:
@@ -202,5 +201,7 @@ def remarks_note(remarks: Sequence[Sequence[str]]) -> str:
     """A sentence on rows at the end of a table that are left out; "" without any."""
     if not remarks:
         return ""
-    rows = "The last row" if len(remarks) == 1 else f"The last {len(remarks)} rows, from"
-    return f"{rows} {short(remarks[0][0])} stands apart from the table: left out."
+    first = short(remarks[0][0])
+    if len(remarks) == 1:
+        return f"The last row, {first}, stands apart from the table and is left out."
+    return f"The last {len(remarks)} rows, from {first}, stand apart and are left out."

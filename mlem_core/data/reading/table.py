@@ -280,9 +280,10 @@ def _of_text(
             f"{name} is a treebank (ten columns of CoNLL-U): give it the ending .conllu, so "
             "that its trees are read."
         )
-    if read_as.separator is None and _JSON_ARRAY.match(text):
-        text, name = _lines_of_array(text, name), f"{name}.jsonl"
-    if read_as.separator is None and is_json_lines(text, name):
+    is_array = read_as.separator is None and _JSON_ARRAY.match(text)
+    if is_array:
+        text = _lines_of_array(text, name)
+    if is_array or (read_as.separator is None and is_json_lines(text, name)):
         return *read_json_lines(text, name), replace(read_as, encoding=encoding), ()
     separator, rest = separator_of(text)
     if read_as.separator in (None, separator):

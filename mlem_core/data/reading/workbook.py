@@ -13,7 +13,7 @@ from mlem_core.base.errors import InputError, readable, unknown
 from mlem_core.base.text import listed, many, short
 from mlem_core.data.columns import Kind, kind_of_types, text_of_value
 from mlem_core.data.reading.content import MAX_BYTES, MAX_COLUMNS, Columns, ReadAs
-from mlem_core.data.reading.header import LOOKED_AT, find_layout, in_short, remarks_note, table_in
+from mlem_core.data.reading.header import MOST_ROWS, find_layout, in_short, remarks_note, table_in
 
 # A zip may unpack to anything, and a cell name any row.
 MAX_UNPACKED = 500_000_000
@@ -116,7 +116,7 @@ def _read_sheet(data: bytes, name: str, read_as: ReadAs) -> _Sheet:
         return [text_of_value(values.get(k)) or "" for k in range(1, width + 1)] if values else []
 
     numbers = range(1, max(rows) + 1)
-    first_rows = list(map(row, numbers[:LOOKED_AT]))
+    first_rows = list(map(row, numbers[:MOST_ROWS]))
     layout = find_layout(first_rows, of, read_as.header_row)
     header, body, remarks = table_in(map(row, numbers), layout)
     columns: Columns = [[] for _ in header]
