@@ -31,7 +31,7 @@ from pages.parts.view import View, view_of
 def _show_report(view: View) -> None:
     with st.expander("Size and font of all figures", icon=":material/straighten:"):
         size = paper("report")
-    job_id = view.analysis_id
+    job_id = view.job_id
     chosen, lost = read_report(notes.read_notes(job_id, stored.store()))
     for sentence in lost:
         st.warning(plain(sentence), icon=":material/warning:")
@@ -92,7 +92,7 @@ def _names(view: View) -> None:
             hide_index=True,
             disabled=["what", "name"],
             on_change=_rename,
-            args=(view.analysis_id, key, table["name"].tolist()),
+            args=(view.job_id, key, table["name"].tolist()),
         )
         st.caption(
             "What stands in *shown as* is written on all screens, and in all figures, captions and "

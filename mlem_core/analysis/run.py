@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from mlem_core.analysis.analysis import Analysis, same_content
+from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.files import manifest_of
 from mlem_core.analysis.layer_statistics import layer_statistics, training_pairs
@@ -17,7 +16,6 @@ from mlem_core.analysis.planning import (
     CHOSEN,
     check_columns,
     fold_choices,
-    recommended_values,
     settled,
     with_choices_open,
 )
@@ -35,7 +33,7 @@ from mlem_core.base.work import reporting
 from mlem_core.data.datasets import SETS
 from mlem_core.data.folds import FEWEST_TESTED, stimulus_folds, tested
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.estimators.registry import can_resolve, estimator_named
+from mlem_core.estimators.registry import estimator_named
 from mlem_core.measures.importance import fitted
 from mlem_core.pairs.columns import FeatureColumn, feature_columns, resolved_columns
 from mlem_core.pairs.statistics import PairStatistics
@@ -75,41 +73,6 @@ def run(
         spec = replace(spec, stimuli=stimuli.name)
     with reporting(progress) as report:
         return _run(spec, Store() if store is None else store, report, stimuli)
-
-
-def coded_otherwise(
-    analysis: Analysis, store: Store, progress: Report | bool | None = None, **changes: Any
-) -> Analysis:
-    """The analysis with its pairs coded otherwise.
-
-    It is made once, from its representations in the store or, where they are gone, from its models.
-
-    Parameters
-    ----------
-    progress : as in `run`
-    changes : `values`, `missing` and `interactions` of its `AnalysisSpec`
-
-    Raises as `run`; a model or a file is no longer what was analysed.
-    """
-    spec = replace(analysis.spec, **changes)
-    if spec.values and not can_resolve(spec.estimator, spec.interactions):
-        # The statistics are the same for every estimator; the run would refuse its own.
-        spec = replace(spec, estimator="ridge", interactions=False)
-    coded = run(spec, store, progress, analysis.whole)
-    before, now = analysis.manifest["models"], coded.manifest["models"]
-    if not all(same_content(before[name], now[name]) for name in before if name in now):
-        raise InputError(
-            "A model has changed since this analysis, so that other statistics are of another "
-            "model: duplicate the analysis and run it again."
-        )
-    return replace(coded, maps=analysis.maps, map_stress=analysis.map_stress)
-
-
-def values_to_resolve(analysis: Analysis) -> tuple[str, ...]:
-    """The features that an analysis resolves by value, or else had better; none may be."""
-    # With which estimator it is fitted is chosen beside it.
-    spec = replace(analysis.spec, estimator="ridge", interactions=False)
-    return analysis.pairs.resolved or recommended_values(analysis.stimuli, spec)
 
 
 def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet | None) -> Analysis:

@@ -18,7 +18,7 @@ from typing import Any
 from mlem_core.analysis import files
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.layer_statistics import STATISTICS
-from mlem_core.analysis.run import coded_otherwise, run, values_to_resolve
+from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import read_json, replacing, replacing_files, write_json
@@ -26,7 +26,6 @@ from mlem_core.base.typing import Report
 from mlem_core.groups.noise_ceilings import noise_ceilings, subjects_of
 from mlem_core.groups.systems import keep_systems
 from mlem_core.models.registry import identity_now
-from mlem_core.pairs.columns import MISSING
 from mlem_core.storage.digests import RESULT, Digested, canonical, sealed
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples
@@ -34,8 +33,6 @@ from mlem_core.tasks.access import check_changes_allowed
 from mlem_core.tasks.runner import Request, Task, carry_out
 
 _ID = re.compile(r"[0-9a-f]{16}")
-# What follows the id of an analysis where its pairs are coded otherwise, see `coded_id`.
-BY_VALUE = "values"
 UNUSED_DAYS = 30  # so long an upload is kept that no analysis is of
 _INPUTS = "inputs.json"  # of a job: what its files and models were when it was started
 
@@ -46,12 +43,8 @@ class Job(Task):
 
     spec: AnalysisSpec
 
-    def analysis(self, report: Report | None = None) -> Analysis:
+    def analysis(self) -> Analysis:
         """The finished analysis.
-
-        Parameters
-        ----------
-        report : called while it is computed, where it is computed on opening
 
         Raises
         ------
@@ -84,7 +77,7 @@ class Job(Task):
 class _Example(Job):
     """The example: done, and not to be written to."""
 
-    def analysis(self, report: Report | None = None) -> Analysis:
+    def analysis(self) -> Analysis:
         try:
             return examples.example()
         except (OSError, ValueError, LookupError, TypeError) as error:
@@ -94,22 +87,6 @@ class _Example(Job):
 
     def cancel(self) -> None:
         """Do nothing: the example runs no more."""
-
-
-@dataclass(frozen=True)
-class _CodedOtherwise(Job):
-    """A finished analysis with its pairs coded otherwise: no job, it is made when it is opened."""
-
-    of: Job
-    by_value: bool
-    store: Store
-
-    def analysis(self, report: Report | None = None) -> Analysis:
-        own = self.of.analysis()
-        values = values_to_resolve(own) if self.by_value else ()
-        return coded_otherwise(
-            own, self.store, report or False, missing=self.spec.missing, values=values
-        )
 
 
 def start(spec: AnalysisSpec, store: Store) -> Job:
@@ -133,16 +110,8 @@ def start(spec: AnalysisSpec, store: Store) -> Job:
 def find(job_id: str, store: Store) -> Job | None:
     """The job of that id, or None; the id may be any text.
 
-    `mlem_core.tasks.examples.ID` is the example, in every store. What `coded_id` gives is no job of
-    its own: it is one that is done, coded otherwise.
+    `mlem_core.tasks.examples.ID` is the example, in every store.
     """
-    own_id, *coding = job_id.split("-")
-    if coding:
-        known = find(own_id, store)
-        if known is None or coding[0] not in MISSING or coding[1:] not in ([], [BY_VALUE]):
-            return None
-        spec = replace(known.spec, missing=coding[0])
-        return _CodedOtherwise(job_id, known.folder, spec, known, coding[1:] != [], store)
     if job_id == examples.ID and examples.is_there():
         return _Example(job_id, examples.FOLDER, examples.SPEC)
     if not _ID.fullmatch(job_id):
@@ -172,18 +141,6 @@ def recent(store: Store) -> list[Job]:
     jobs = [job for *_, job in sorted(asked, key=lambda one: one[:2], reverse=True)]
     example = find(examples.ID, store)
     return jobs if example is None else [*jobs, example]
-
-
-def coded_id(job_id: str, missing: str, by_value: bool) -> str:
-    """The id of a finished analysis with its pairs coded otherwise; it begins with its own.
-
-    Parameters
-    ----------
-    missing : the policy for missing values
-    by_value : whether features are resolved by value: those of
-        `mlem_core.analysis.run.values_to_resolve`
-    """
-    return "-".join([job_id, missing, *[BY_VALUE] * by_value])
 
 
 def job_id(spec: AnalysisSpec, inputs: dict[str, Any] | None = None) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from mlem_core.analysis import files
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.maps import stimulus_map, stimulus_map_stress
-from mlem_core.analysis.run import coded_otherwise, run, values_to_resolve
+from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer, Progress, Report
@@ -94,7 +94,7 @@ def make(store: Store, progress: Report) -> None:
     """Run it and put it in place of what was there.
 
     With it come the maps of its stimuli, its confidence intervals, its audit, and of the two layers
-    that are looked at first their own intervals, also coded by value, what else explains them, and
+    that are looked at first their own intervals, what else explains them, and
     the pairs of stimuli behind each term.
     """
     from mlem_core.groups import halves
@@ -119,11 +119,8 @@ def make(store: Store, progress: Report) -> None:
     audit.audit(analysis, store, progress)
     what_else.explain_rest(analysis, pair, store, report=progress)
     behind_it = _pairs_behind(analysis, pair, store)
-    values = values_to_resolve(analysis)
-    for one in (analysis, coded_otherwise(analysis, store, progress, values=values)):
-        why = explanation.intervals_of_two(one, replace(one.select(), layers=pair), store)
-        key = explanation.interval_key(why, one)
-        behind_it.append(explanation.STAGE.where(store, key))
+    why = explanation.intervals_of_two(analysis, replace(analysis.select(), layers=pair), store)
+    behind_it.append(explanation.STAGE.where(store, explanation.interval_key(why, analysis)))
     entries = (
         layer_intervals.STAGE.where(store, analysis.key()),
         layer_intervals.LAYER_CHANCE.where(

@@ -275,7 +275,7 @@ def followup_of(kind: str, job_id: str, options: Options, store: Store) -> Follo
     """
     check_choice("kind of work", kind, JOB_TYPES)
     request = {"version": VERSION, "kind": kind, "analysis": job_id, "options": dict(options)}
-    if job_id.partition("-")[0] == examples.ID:
+    if job_id == examples.ID:
         # Another version of the program has another example under the same name.
         request["example"] = examples.digest()
     name = f"{kind}-{hashlib.sha256(canonical(request)).hexdigest()[:16]}"

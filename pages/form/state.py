@@ -27,7 +27,7 @@ from mlem_core.data.treebank import SUFFIX
 from mlem_core.estimators.registry import check_values
 from mlem_core.pairs.columns import AUTO
 from mlem_core.pairs.resampling_units import Units
-from pages.parts import choices, method, stored
+from pages.parts import choices, stored
 from pages.parts.choices import plain
 
 STEPS = ("read", "roles", "models")
@@ -328,9 +328,9 @@ def field(name: str, stimuli: StimulusSet | None = None) -> None:
     described, default = parameters()[name], getattr(AnalysisSpec, name)
     more = {"placeholder": described.metavar, "help": described.text}
     if name == "folds_over" and stimuli is not None and stimuli.level == STIMULUS:
-        method.choose(name, **_of_no_text(stimuli, described.labels))
+        choices.choose_parameter(name, **_of_no_text(stimuli, described.labels))
     elif isinstance(default, bool) or described.choices is not None:
-        method.choose(name)
+        choices.choose_parameter(name)
     elif described.parse is int and described.range is not None:
         choices.whole_number(described.label, name, default, *described.range, help=described.text)
     elif name == "values":

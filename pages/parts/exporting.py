@@ -281,7 +281,7 @@ def add_to_report(figure: str, options: Mapping[str, str]) -> None:
     view: View = st.session_state["view"]
     shown = view.selection, view.chosen_pair, view.options(**options)
     chosen = Chosen(figure, view.job_id, *shown)
-    change_report(view.analysis_id, lambda there: [*there, chosen])
+    change_report(view.job_id, lambda there: [*there, chosen])
     st.toast("Added to the report.", icon=":material/check:")
 
 

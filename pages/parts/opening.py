@@ -20,7 +20,7 @@ from mlem_core.estimators.registry import check_values
 from mlem_core.tasks import analyses, followups, notes
 from mlem_core.tasks.access import view_only
 from mlem_core.tasks.analyses import Job
-from pages.parts import background, choices, frame, method, stored
+from pages.parts import background, choices, frame, stored
 from pages.parts.choices import inform, plain
 from pages.parts.exporting import remember
 from pages.parts.screens import SCREENS
@@ -28,6 +28,7 @@ from pages.parts.view import View, view_of
 
 MOST_NAMED = 3  # models; of more their number is said
 MANY_SYSTEMS = 4  # models
+NO_INTERACTIONS = "Products of two features are columns of their own: run the analysis with them."
 NOT_DONE = {
     "queued": "is waiting for its turn; its progress is at the top of this page.",
     "running": "is still running; its progress is at the top of this page.",
@@ -76,7 +77,7 @@ def _open_view(url_path: str) -> View | None:
         )
         _say_what(analysis)
     with st.sidebar:
-        selection, changes = _choose_selection(job_id, analysis)
+        selection = _choose_selection(analysis)
         st.button(
             "Reset",
             icon=":material/restart_alt:",
@@ -92,8 +93,7 @@ def _open_view(url_path: str) -> View | None:
         inform(f"Choose at least one {what} in the sidebar.")
         return None
     try:
-        apart = changes.get("values", analysis.pairs.resolved)
-        kept = [name for name in selection.features if name in apart]
+        kept = [name for name in selection.features if name in analysis.pairs.resolved]
         check_values(selection.estimator, kept, selection.interactions)
     except InputError as error:
         st.error(f"The choices under How it is computed: {plain(error)}", icon=":material/error:")
@@ -101,11 +101,6 @@ def _open_view(url_path: str) -> View | None:
     if url_path == "stimuli":
         # How features vary together is the same whatever is fitted: with ridge there is no wait.
         selection = replace(selection, estimator="ridge", interactions=False)
-    other = method.other_tables(job_id, analysis, changes) if changes else None
-    if other is not None:
-        layers = stored.open_analysis(other).layers
-        there = tuple(layer for layer in selection.layers if layer in layers)
-        job_id, selection = other, replace(selection, layers=there)
     view = view_of(job_id, selection)
     if view is None:
         return None
@@ -156,8 +151,8 @@ def _chosen(done: dict[str, Job]) -> str | None:
     return None
 
 
-def _choose_selection(job_id: str, analysis: Analysis) -> tuple[Selection, dict[str, Any]]:
-    """Selection of the user from an analysis, and choices that need other tables than it has."""
+def _choose_selection(analysis: Analysis) -> Selection:
+    """Selection of the user from an analysis."""
     names = [feature.name for feature in analysis.stimuli.features]
     features = choices.toggle_many(
         "Features",
@@ -169,18 +164,17 @@ def _choose_selection(job_id: str, analysis: Analysis) -> tuple[Selection, dict[
     layers = _choose_layers(analysis)
     spec = analysis.spec
     with st.expander("How it is computed", icon=":material/tune:"):
-        estimator = method.choose("estimator", "fit", default=spec.estimator)
-        products = method.choose(
+        estimator = choices.choose_parameter("estimator", "fit", default=spec.estimator)
+        products = choices.choose_parameter(
             "interactions",
             "products",
             default=spec.interactions,
             disabled=not analysis.pairs.interactions,
-            **({} if analysis.pairs.interactions else {"help": method.NO_INTERACTIONS}),
+            **({} if analysis.pairs.interactions else {"help": NO_INTERACTIONS}),
         )
-        changes = method.choose_tables(job_id, analysis)
     ordered = tuple(name for name in names if name in features)
     interactions = products == "yes" and analysis.pairs.interactions
-    return Selection(ordered, tuple(layers), estimator, interactions), changes
+    return Selection(ordered, tuple(layers), estimator, interactions)
 
 
 def _choose_layers(analysis: Analysis) -> list[Layer]:

@@ -88,11 +88,6 @@ class View:
     results: Results
 
     @property
-    def analysis_id(self) -> str:
-        """Identifier of the analysis as it was run, whose pairs may be coded otherwise here."""
-        return self.job_id.partition("-")[0]
-
-    @property
     def features(self) -> list[str]:
         """Kept by the user, in the order of the analysis."""
         return list(self.selection.features)
@@ -250,7 +245,7 @@ def look_at_cell(view: View, clicked: Any) -> None:
 
 def look_at(view: View, a: str, b: str) -> None:
     """Make two layers "model:layer" the pair that all pages look at."""
-    choices.open_job(view.analysis_id)  # it may be shown without having been chosen
+    choices.open_job(view.job_id)  # it may be shown without having been chosen
     choices.put_all({"a": [a], "b": [b]})
 
 

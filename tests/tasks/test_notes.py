@@ -17,7 +17,6 @@ from waiting import wait
 
 from mlem_core import Store, explain, run, stimulus_map
 from mlem_core.analysis.planning import CHOSEN, Choice, fold_choices
-from mlem_core.analysis.run import coded_otherwise
 from mlem_core.base.text import fraction
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.explanation import best_known
@@ -283,21 +282,6 @@ def test_a_layer_computed_again_gives_the_same_tables(example, tmp_path):
     points, there = (stimulus_map(one, *LAYER, store) for one in (again, example))
     np.testing.assert_array_equal(points["stimulus"], there["stimulus"])
     np.testing.assert_allclose(points, there, atol=1e-2 * points["x"].abs().max())
-
-
-@pytest.mark.slow
-def test_values_told_apart_later_are_those_asked_for_from_the_start(example, tmp_path):
-    values, place = example.spec.values, [example.layers.index(LAYER)]
-    pairs = example.pairs.of_layers(place)
-    now = replace(example, spec=alone(example), layers=[LAYER], pairs=pairs)
-    later = coded_otherwise(now, Store(tmp_path / "later"), values=values[:1])
-    first = run(alone(example, values=values[:1]), Store(tmp_path / "first"))
-    assert later.pairs.resolved == values[:1] == first.pairs.resolved != values
-    for name in ("products", "sums", "rank_products", "low", "high"):
-        ours, theirs = (getattr(one.pairs.moments, name) for one in (later, first))
-        np.testing.assert_array_equal(ours, theirs)
-    again = coded_otherwise(later, Store(tmp_path / "later"), values=values)
-    assert again.pairs.columns.names == now.pairs.columns.names
 
 
 @pytest.mark.skipif(
