@@ -11,14 +11,12 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from operator import ne
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, cast
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import replacing
@@ -33,8 +31,9 @@ from mlem_core.data.columns import (
     texts,
     typed_column,
 )
-from mlem_core.data.reading.content import Columns, Source, content, decode, parse
-from mlem_core.data.stimuli import ITEM, Feature, StimulusSet, bare, words_at, words_in
+from mlem_core.data.reading.content import Columns, ReadAs, Source, content, decode, parse
+from mlem_core.data.stimuli import ITEM, Feature, StimulusSet
+from mlem_core.data.word_numbers import other_words, word_places
 
 CARRIED = ("sentence", "word_index", "word", "sentence_id", ITEM)
 # What a spreadsheet may take for a formula, after the apostrophes that we put in front ourselves.
@@ -92,9 +91,9 @@ def read_written(
     """
     data, file_name = content(source)
     name = name or file_name
-    header, columns, remarks = parse(decode(data, name, "utf-8")[0], name)
-    if remarks:
-        raise InputError(f"{name} ends with {short(remarks[0][0])}, which is no row of its table.")
+    header, columns, _, notes = parse(decode(data, name, "utf-8")[0], name, ReadAs(header_row=1))
+    if notes:
+        raise InputError(f"{name} was not written by this program: {notes[0]}")
     return from_cells(header, columns, name, ordered, nominal)
 
 
@@ -144,9 +143,15 @@ def from_cells(
     sentences = _sentences(texts[named], named)
     word_index = None
     if "word_index" in texts:
-        word_index = _word_indices(texts["word_index"], sentences)
-        if "word" in texts:
-            _check_words(texts["word"], sentences, word_index)
+        word_index = word_places(texts["word_index"], sentences)
+        words = texts.get("word", [None] * n_rows)
+        for row in other_words(words, sentences, word_index).tolist()[:1]:
+            there = sentences[row].split()[word_index[row]]
+            raise InputError(
+                f"the word in row {row + 1} is {short(words[row] or '')}, but word_index "
+                f"{word_index[row]} of {short(sentences[row])} is {short(there)}; one of them must "
+                "be corrected."
+            )
     kinds = {column: known.get(column) or guess_kind(texts[column]) for column in names}
     override_kinds(kinds, ordered, nominal)
     columns: dict[str, pd.Series[Any]] = {
@@ -214,41 +219,6 @@ def _sentences(cells: list[str | None], named: str) -> list[str]:
             f"the {named} in row {row} is empty; every row needs one in the column {named!r}."
         )
     return cast("list[str]", cells)
-
-
-def _word_indices(cells: list[str | None], sentences: list[str]) -> NDArray[np.int64]:
-    def number(cell: str | None) -> float:
-        text = (cell or "").strip()
-        return float(text) if NUMBER.fullmatch(text) else math.nan
-
-    numbers, n_words = np.array(list(map(cache(number), cells))), words_in(sentences)
-    inside = (numbers >= 0) & (numbers < n_words) & (numbers == np.floor(numbers))
-    if inside.all():
-        return numbers.astype(np.int64)
-    row = int(inside.argmin())
-    text = (cells[row] or "").strip()
-    from_1 = ((numbers >= 1) & (numbers <= n_words)).all()
-    hint = "; all fit if words count from 1: choose that they do (--counts-from 1)" * bool(from_1)
-    raise InputError(
-        f"word_index in row {row + 1} is {short(text) if text else 'empty'}; expected 0 to "
-        f"{n_words[row] - 1}, a whole number, for the {n_words[row]} words of "
-        f"{short(sentences[row])}{hint}."
-    )
-
-
-def _check_words(
-    cells: list[str | None], sentences: list[str], word_index: NDArray[np.int64]
-) -> None:
-    words = words_at(sentences, word_index)
-    bare_of = cache(lambda cell: cell and bare(cell))
-    differ = map(ne, map(bare_of, words), map(bare_of, cells))
-    for row in np.flatnonzero(np.fromiter(differ, dtype=bool, count=len(words))):
-        cell = cells[row]
-        if cell is not None:
-            raise InputError(
-                f"the word in row {row + 1} is {short(cell)}, but word_index {word_index[row]} of "
-                f"{short(sentences[row])} is {short(words[row])}; one of them must be corrected."
-            )
 
 
 def write_table(frame: pd.DataFrame, target: str | Path | IO[Any], *, synced: bool = True) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from mlem_core.base.errors import InputError
@@ -22,11 +24,37 @@ def fits_words(numbers: Cells, sentences: Cells, words: Cells, first: int) -> bo
     All are (n_rows,) cells.
     """
     places = _whole(numbers) - first
-    if not any(words) or not ((places >= 0) & (places < words_in(sentences))).all():
-        return False
-    at_places = words_at([sentence or "" for sentence in sentences], places)
-    pairs = zip(at_places, words, strict=True)
-    return all(not word or bare(other) == bare(word) for other, word in pairs)
+    inside = any(words) and ((places >= 0) & (places < words_in(sentences))).all()
+    return bool(inside) and not len(other_words(words, sentences, places))
+
+
+def other_words(words: Cells, sentences: Cells, places: IntArray) -> IntArray:
+    """The rows with a word that is not the one at its place, from 0, in the sentence."""
+    bare_of = cache(bare)
+    there = words_at([sentence or "" for sentence in sentences], places)
+    pairs = zip(words, there, strict=True)
+    return np.flatnonzero([bool(word) and bare_of(word) != bare_of(at) for word, at in pairs])
+
+
+def word_places(
+    cells: Cells, sentences: Cells, name: str = "word_index", first: int = 0
+) -> IntArray:
+    """Place from 0 of the word of each sentence, of numbers that count from `first`: (n_rows,).
+
+    Raises `InputError` for a number that is not in its sentence; `name` is that of the column.
+    """
+    places, n_words = _whole(cells) - first, words_in(sentences)
+    inside = (places >= 0) & (places < n_words)
+    if inside.all():
+        return places
+    row = int(inside.argmin())
+    from_1 = not first and ((places >= 1) & (places <= n_words)).all()
+    hint = "; all fit if words count from 1: choose that they do (--counts-from 1)" * bool(from_1)
+    raise InputError(
+        f"the column {name!r} has {short((cells[row] or '').strip() or 'an empty cell')} in row "
+        f"{row + 1}; expected a whole number from {first} to {n_words[row] - 1 + first}, one of "
+        f"the {n_words[row]} words of {short(sentences[row] or '')}{hint}."
+    )
 
 
 def numbers_words(numbers: Cells, sentences: Cells) -> bool:
@@ -75,23 +103,19 @@ def word_indices(
             doubts.append(Doubt(sentence, "Count from 1", "counts_from", ("1",)))
     if counts_from != "1":
         return cells, doubts  # the check of the stimuli names a number that cannot be
-    n_words = words_in(sentences)
-    wrong = np.flatnonzero((places < 1) | (places > n_words))
-    if len(wrong):
-        row = wrong[0]
-        raise InputError(
-            f"the column {name!r} has {short(cells[row] or 'an empty cell')} in row {row + 1}; "
-            f"expected a whole number from 1 to {n_words[row]}, as words count from 1, in "
-            f"{short(sentences[row] or '')}."
-        )
-    return [*map(str, (places - 1).tolist())], doubts
+    return [*map(str, word_places(cells, sentences, name, 1).tolist())], doubts
 
 
 def _whole(cells: Cells) -> IntArray:
     """The whole number of each cell; -1 where it has none."""
-    texts = ((cell or "").strip().removesuffix(".0") for cell in cells)
-    numbers = [int(text) if text.isdecimal() and len(text) < 10 else -1 for text in texts]
-    return np.array(numbers, dtype=np.int64)
+
+    @cache
+    def number(cell: str | None) -> int:
+        text = (cell or "").strip()
+        value = float(text) if NUMBER.fullmatch(text) else -1.0
+        return int(value) if value.is_integer() and abs(value) < 1e9 else -1
+
+    return np.array([*map(number, cells)], dtype=np.int64)
 
 
 def _indices_of_words(cells: Cells, sentences: Cells, name: str) -> Cells:

@@ -13,7 +13,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 from mlem_core.base.errors import InputError, readable
 from mlem_core.base.text import listed, short
-from mlem_core.data.reading.header import FIRST_ROW, MOST_ROWS, Layout, table_in
+from mlem_core.data.reading.header import MOST_ROWS, in_short, table_in
 
 MAX_BYTES = 500_000_000
 MAX_COLUMNS = 2_000
@@ -245,12 +245,10 @@ def _detect(data: bytes) -> str:
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             return encoding
-    with contextlib.suppress(UnicodeDecodeError):
-        data.decode("utf-8")
-        return "utf-8"
-    with contextlib.suppress(UnicodeDecodeError):
-        data.decode("cp1252")
-        return "cp1252"
+    for encoding in ("utf-8", "cp1252"):
+        with contextlib.suppress(UnicodeDecodeError):
+            data.decode(encoding)
+            return encoding
     return "utf-8"  # which says where it is not
 
 
@@ -318,38 +316,40 @@ def _rows(text: str, separator: str, literal: bool, *, strict: bool = False) -> 
 
 
 def parse(
-    text: str, name: str, separator: str = ",", *, literal: bool = False, layout: Layout = FIRST_ROW
-) -> tuple[list[str], Columns, list[list[str]]]:
-    """Header, columns and remarks at the end of a CSV file; empty cells are None.
+    text: str, name: str, read_as: ReadAs
+) -> tuple[list[str], Columns, ReadAs, tuple[str, ...]]:
+    """Header and columns of a CSV file, how it was read, and sentences on rows that are left out.
 
-    Rows without any cell that is not empty do not count. Without a header columns are called
-    column_1, column_2, ...
+    Empty cells are None. Rows without any cell that is not empty do not count. Without a header
+    columns are called column_1, column_2, ...
 
     Parameters
     ----------
     name : how messages call the file
-    literal : quotation marks are characters like any other
-    layout : where the table stands in the file
+    read_as : its separator, whether it is `literal`, and the row of its header
 
     Raises
     ------
     InputError
         No CSV, empty, or ragged.
     """
+    separator, literal = read_as.separator or ",", read_as.literal
     kind = SEPARATORS.get(separator, repr(separator))
+    head = first_rows(text, separator, literal=literal)
     cell_of = cache(lambda cell: _unescape(cell) or None)
     header: list[str] = []
     row = 0
     try:
-        names, rows, remarks = table_in(_rows(text, separator, literal, strict=True), layout)
-        header = [_unescape(cell).strip() for cell in names]
+        rows = _rows(text, separator, literal, strict=True)
+        table = table_in(rows, head, name, read_as.header_row)
+        header = [_unescape(cell).strip() for cell in table.names]
         if len(header) > MAX_COLUMNS:
             raise InputError(
                 f"{name} has {len(header):,} columns separated by {kind}; expected at most "
                 f"{MAX_COLUMNS:,}."
             )
         columns: Columns = [[] for _ in header]
-        for row, cells in enumerate(rows, start=1):
+        for row, cells in enumerate(table.rows, start=1):
             if len(cells) != len(header):
                 hint = "" if literal else f" (a cell with {kind} in it needs quotation marks)"
                 raise InputError(
@@ -366,7 +366,8 @@ def parse(
         ) from error
     if not header:
         raise InputError(f"{name} is empty; expected a header and at least two rows.")
-    return header, columns, remarks
+    read_as = replace(read_as, header_row=table.header, first_rows=in_short(head))
+    return header, columns, read_as, tuple(table.notes)
 
 
 def _score(text: str, separator: str) -> tuple[float, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import islice
 from typing import NamedTuple
 
 from mlem_core.base.errors import InputError
@@ -25,78 +25,63 @@ _LONG = 3  # words of a text that is no name
 _MOST = 0.9
 
 
-class Layout(NamedTuple):
-    """Where a table stands in its file.
+class TableRows(NamedTuple):
+    """A table in its file.
 
-    header : row of the names of the columns; 0: there is none
-    first : row of the first stimulus
-    row_names : whether the first column has no name because it has the names of the rows
+    names : of the columns; column_1, column_2, ... where the file has none
+    rows : those with a cell, below the names and what explains these, without remarks at the end
+    header : row of the names; 0: there is none
+    above : number of rows above the first stimulus
+    notes : sentences on rows that are left out, all of them after the last row
     """
 
-    header: int = 1
-    first: int = 2
-    row_names: bool = False
-
-    @property
-    def n_above(self) -> int:
-        """Number of rows above the header, or the first stimulus."""
-        return (self.header or self.first) - 1
-
-    @property
-    def n_under(self) -> int:
-        """Number of rows between the header and the first stimulus."""
-        return self.first - self.header - 1
-
-    def names_in(self, row: Sequence[str]) -> list[str]:
-        """The names of the columns, of the first row that is not above the table."""
-        if not self.header:
-            return [f"column_{place}" for place, _ in enumerate(row, 1)]
-        return [""] * self.row_names + list(row)
-
-    @property
-    def note(self) -> str:
-        """A sentence on second headers, which are left out; "" where there are none."""
-        if not self.header or not self.n_under:
-            return ""
-        first, last = self.header + 1, self.first - 1
-        rows = f"Row {first} of the file is" if first == last else f"Rows {first} to {last} are"
-        return f"{rows} left out: they explain the columns, as Qualtrics writes them."
+    names: list[str]
+    rows: Iterator[list[str]]
+    header: int
+    above: int
+    notes: list[str]
 
 
-# The names stand in the first row, the stimuli below.
-FIRST_ROW = Layout()
-
-
-def find_layout(rows: Sequence[Sequence[str]], name: str, header: int | None = None) -> Layout:
-    """Layout of a table whose first rows (at most `MOST_ROWS` are needed) are these.
+def table_in(
+    rows: Iterator[list[str]], head: Sequence[list[str]], name: str, header: int | None = None
+) -> TableRows:
+    """The table in the rows of a file.
 
     Parameters
     ----------
-    rows : cells, "" where they are empty
+    rows : cells of each, "" where they are empty
+    head : the first of them, at most `MOST_ROWS` are needed
     name : how messages call the file
     header : the row of the header, 0 for none; None is found
 
     Raises InputError: there is no such row.
     """
-    if not any(map(any, rows)):
-        return FIRST_ROW
-    at = _above(rows)
+    notes: list[str] = []
+    if not any(map(any, head)):
+        names = next(filter(any, rows), list[str]())
+        return TableRows(names, _without_remarks(rows, len(names), notes), 1, len(head), notes)
+    at = _above(head)
     if header is None:
-        below = [row for row in rows[at + 1 :] if any(row)]
-        header = 0 if _is_data(rows[at], below) else at + 1
-    if header == 0:
-        return Layout(0, at + 1)
-    if not 0 < header <= len(rows) or not any(rows[header - 1]):
+        header = 0 if _is_data(head[at], [row for row in head[at + 1 :] if any(row)]) else at + 1
+    if header > len(head) or (header and not any(head[header - 1])):
         raise InputError(
             f"row {header} of {name} has no cell; expected the row of the header, or 0 where "
             "there is none."
         )
-    first = header + 1
-    for number, row in enumerate(rows[header:], header + 1):
-        if any(cell.startswith(_IMPORTED) for cell in row):
-            first = number + 1
-    full = [row for row in rows[first - 1 :] if any(row)]
-    return Layout(header, first, _have_row_names(rows[header - 1], full))
+    first, names = at, [f"column_{place}" for place, _ in enumerate(head[at], 1)]
+    if header:
+        first, names = header, head[header - 1]
+        for place, row in enumerate(head[header:], header):
+            if any(cell.startswith(_IMPORTED) for cell in row):
+                first = place + 1
+        if first > header:
+            several = f"Rows {header + 1} to {first} are"
+            explain = f"Row {first} of the file is" if first == header + 1 else several
+            notes.append(f"{explain} left out: they explain the columns, as Qualtrics writes them.")
+        if _have_row_names(names, [row for row in head[first:] if any(row)]):
+            names = ["", *names]
+    rows = _without_remarks(islice(rows, first, None), len(names), notes)
+    return TableRows(names, rows, header, first, notes)
 
 
 def in_short(rows: Sequence[Sequence[str]]) -> tuple[str, ...]:
@@ -158,31 +143,14 @@ def _have_row_names(names: Sequence[str], below: Sequence[Sequence[str]]) -> boo
     return len({row[0] for row in below}) == len(below) and all(row[0].isdecimal() for row in below)
 
 
-def table_in(
-    rows: Iterator[list[str]], layout: Layout
-) -> tuple[list[str], Iterator[list[str]], list[list[str]]]:
-    """Names of the columns, rows with a cell, and remarks, which are there after the last row.
-
-    Parameters
-    ----------
-    rows : of the file, empty ones too
-    """
-    rows = islice(rows, layout.n_above, None)
-    first = next(filter(any, rows), [])
-    header = layout.names_in(first)
-    body = islice(rows, layout.n_under, None) if layout.header else chain([first], rows)
-    remarks: list[list[str]] = []
-    return header, _without_remarks(body, len(header), remarks), remarks
-
-
 def _without_remarks(
-    rows: Iterable[list[str]], width: int, remarks: list[list[str]]
+    rows: Iterable[list[str]], width: int, notes: list[str]
 ) -> Iterator[list[str]]:
-    """Rows that have a cell, without those at the end that are remarks, which `remarks` takes.
+    """Rows that have a cell, without those at the end that are remarks, of which a note is made.
 
     A remark is the first cell alone of a row that has fewer than the others, or stands apart.
     """
-    apart = False
+    apart, remarks = False, list[list[str]]()
     for cells in rows:
         if not any(cells):
             apart = apart or not cells
@@ -195,13 +163,10 @@ def _without_remarks(
         remarks.clear()
         apart = False
         yield cells
-
-
-def remarks_note(remarks: Sequence[Sequence[str]]) -> str:
-    """A sentence on rows at the end of a table that are left out; "" without any."""
-    if not remarks:
-        return ""
-    first = short(remarks[0][0])
     if len(remarks) == 1:
-        return f"The last row, {first}, stands apart from the table and is left out."
-    return f"The last {len(remarks)} rows, from {first}, stand apart and are left out."
+        notes.append(
+            f"The last row, {short(remarks[0][0])}, stands apart from the table and is left out."
+        )
+    elif remarks:
+        first = short(remarks[0][0])
+        notes.append(f"The last {len(remarks)} rows, from {first}, stand apart and are left out.")

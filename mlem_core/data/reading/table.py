@@ -36,6 +36,7 @@ from mlem_core.data.columns import (
 )
 from mlem_core.data.doubts import of_thousands
 from mlem_core.data.reading.content import (
+    LOOKED_AT,
     MAX_BYTES,
     MAX_COLUMNS,
     Columns,
@@ -43,11 +44,9 @@ from mlem_core.data.reading.content import (
     Source,
     content,
     decode,
-    first_rows,
     parse,
     separator_of,
 )
-from mlem_core.data.reading.header import find_layout, in_short, remarks_note
 from mlem_core.data.reading.workbook import is_workbook, read_sheet
 
 _PARQUET = b"PAR1"  # how such a file begins
@@ -275,7 +274,7 @@ def _of_text(
     text: str, encoding: str, name: str, read_as: ReadAs
 ) -> tuple[list[str], Columns, list[Kind | None], ReadAs, tuple[str, ...]]:
     """Header, columns and their kinds of a text, how it was read, and sentences about it."""
-    if _TREEBANK.search(text):
+    if _TREEBANK.search(text[:LOOKED_AT]):
         raise InputError(
             f"{name} is a treebank (ten columns of CoNLL-U): give it the ending .conllu, so "
             "that its trees are read."
@@ -293,18 +292,8 @@ def _of_text(
     def parsed(
         literal: bool,
     ) -> tuple[list[str], Columns, list[Kind | None], ReadAs, tuple[str, ...]]:
-        rows = first_rows(text, separator, literal=literal)
-        layout = find_layout(rows, name, read_as.header_row)
-        header, columns, remarks = parse(text, name, separator, literal=literal, layout=layout)
-        how = replace(
-            read_as,
-            separator=separator,
-            encoding=encoding,
-            literal=literal,
-            header_row=layout.header,
-            first_rows=in_short(rows),
-        )
-        notes = tuple(filter(None, (layout.note, remarks_note(remarks))))
+        how = replace(read_as, separator=separator, encoding=encoding, literal=literal)
+        header, columns, how, notes = parse(text, name, how)
         return header, columns, [None] * len(header), how, notes
 
     if separator not in "\t|" or '"' not in text:

@@ -13,7 +13,7 @@ from mlem_core.base.errors import InputError, readable, unknown
 from mlem_core.base.text import listed, many, short
 from mlem_core.data.columns import Kind, kind_of_types, text_of_value
 from mlem_core.data.reading.content import MAX_BYTES, MAX_COLUMNS, Columns, ReadAs
-from mlem_core.data.reading.header import MOST_ROWS, find_layout, in_short, remarks_note, table_in
+from mlem_core.data.reading.header import MOST_ROWS, in_short, table_in
 
 # A zip may unpack to anything, and a cell name any row.
 MAX_UNPACKED = 500_000_000
@@ -116,17 +116,16 @@ def _read_sheet(data: bytes, name: str, read_as: ReadAs) -> _Sheet:
         return [text_of_value(values.get(k)) or "" for k in range(1, width + 1)] if values else []
 
     numbers = range(1, max(rows) + 1)
-    first_rows = list(map(row, numbers[:MOST_ROWS]))
-    layout = find_layout(first_rows, of, read_as.header_row)
-    header, body, remarks = table_in(map(row, numbers), layout)
-    columns: Columns = [[] for _ in header]
-    for cells in body:
+    head = list(map(row, numbers[:MOST_ROWS]))
+    table = table_in(map(row, numbers), head, of, read_as.header_row)
+    columns: Columns = [[] for _ in table.names]
+    for cells in table.rows:
         for column, cell in zip(columns, cells, strict=True):
             column.append(cell or None)
-    below = [values for number, values in rows.items() if number >= layout.first]
+    below = [values for number, values in rows.items() if number > table.above]
     kinds = [
         kind_of_types({type(values[place]) for values in below if place in values})
-        for place, _ in enumerate(header, 1)
+        for place, _ in enumerate(table.names, 1)
     ]
     hidden = [
         get_column_letter(column)
@@ -141,11 +140,10 @@ def _read_sheet(data: bytes, name: str, read_as: ReadAs) -> _Sheet:
         encoding=None,
         sheet=title,
         sheets=names,
-        header_row=layout.header,
-        first_rows=in_short(first_rows),
+        header_row=table.header,
+        first_rows=in_short(head),
     )
-    more = filter(None, (layout.note, remarks_note(remarks)))
-    return header, columns, kinds, read_as, (*notes, *more)
+    return table.names, columns, kinds, read_as, (*notes, *table.notes)
 
 
 def _notes(of: str, n_hidden: int, columns: list[str], merged: list[str]) -> tuple[str, ...]:
