@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import contains
 
 import numpy as np
 import pandas as pd
@@ -142,10 +143,10 @@ def _with_features(table: Table, special: Mapping[str | None, str]) -> dict[str,
 
 def _feature(cells: Cells, known: Kind | None = None) -> str:
     """The kind of a feature, by its cells if it is not known; "ignore" where it can be none."""
-    return "ignore" if _no_feature(cells) else known or guess_kind(cells)
+    return "ignore" if _no_feature(cells, known) else known or guess_kind(cells)
 
 
-def _no_feature(cells: Cells) -> str:
+def _no_feature(cells: Cells, known: Kind | None = None) -> str:
     """Why cells can be no feature, in a clause; "" where they can."""
     present = [cell for cell in cells if cell is not None]
     values, ordered = set(present), guess_kind(cells) == "ordered"
@@ -153,9 +154,12 @@ def _no_feature(cells: Cells) -> str:
         values = {str(float(value)) for value in values}
     if len(values) < 2:
         return "has one value only"
-    numbers = any(map(NUMBER.fullmatch, values))  # those of an odd form are said to be
-    if not (ordered or numbers) and len(values) == len(present) >= _FEW:
+    # Numbers of an odd form are said to be, unless the file declares them to be text.
+    text = known == "nominal" or not (ordered or any(map(NUMBER.fullmatch, values)))
+    if text and len(values) == len(present) >= _FEW:
         return "has another value in each row"
+    if text and len(values) > max(20, len(present) / 2) and all(len(v.split()) > 1 for v in values):
+        return "has texts that seldom recur"
     return ""
 
 
@@ -332,7 +336,8 @@ def _notes(
     for column in having(chosen, "ignore"):
         if column in asked or column.startswith("_"):
             continue
-        why = "" if column in table.nameless else _no_feature(table.values(column))
+        known = table.kinds.get(column)
+        why = "" if column in table.nameless else _no_feature(table.values(column), known)
         parts.append(f"{short(column)} {why and f'{why} and '}is no feature")
     if parts:
         notes.append(f"In {table.name} {listed(parts, most=8)}.")
@@ -397,7 +402,11 @@ def _second_sentences(sentence: str, columns: Sequence[str], table: Table) -> It
     others = [
         column
         for column in columns
-        if not column.startswith("_") and _mean_words(table.frame[column]) > max(least, 2.0)
+        if not column.startswith("_")
+        and _mean_words(table.frame[column]) > max(least, 2.0)
+        and not all(
+            map(contains, table.frame[sentence] + " ", table.frame[column].fillna("") + " ")
+        )
     ]
     if others:
         yield (

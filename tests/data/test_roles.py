@@ -142,6 +142,20 @@ def test_what_names_kinds_is_not_guessed_to_be_the_sentence():
     assert guess_roles(table) == {"Satz": "sentence", "_category": "ignore", "f": "ordered"}
 
 
+def test_texts_that_seldom_recur_are_no_features():
+    """Nor are numbers that a file declares to be text, where each is there once: they are names."""
+    rows = pd.DataFrame({"sentence": [f"the dog {n} runs" for n in range(44)]})
+    rows["often"], rows["seldom"] = ([f"in {n // k}" for n in range(44)] for k in (2, 1.5))
+    rows["few"], rows["id"] = [f"in {n % 20}" for n in range(44)], [str(n) for n in range(44)]
+    table = read_table(rows.to_json(orient="records", lines=True).encode(), "a.jsonl")
+    expected = ["sentence", "nominal", "ignore", "nominal", "ignore"]
+    assert [*guess_roles(table).values()] == expected
+    (note,) = apply_roles(table).notes
+    assert "'seldom' has texts that seldom recur" in note and "'id' has another value" in note
+    assert apply_roles(table, {"seldom": "nominal"}).features[1].name == "seldom"
+    assert guess_roles(read_table(rows.to_csv(index=False).encode()))["id"] == "ordered"
+
+
 def test_a_column_of_words_says_which_is_the_stimulus_if_it_holds_words_of_the_sentence():
     inside = read_table(b"sentence,word,f\nthe dog runs,Dog,1\na cat sits,cat,2\n")
     assert guess_roles(inside)["word"] == "word_index"
