@@ -12,6 +12,7 @@ import functools
 import gzip
 import itertools
 import json
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -88,7 +89,7 @@ def write_page(
     context : of figures; maps of its stimuli are made where representations are in the store
     title : of the page
     pairs : of layers that are explained; None is every two
-    stimuli : whether the words and sentences are in it
+    stimuli : whether the words and sentences are in it, and the name and digest of their file
     progress : called as layers are laid out and explained
 
     Raises
@@ -113,6 +114,13 @@ def write_page(
         # What stands in it would name folders of this machine.
         context = renamed_context(context, names)
     analysis = portable(context.analysis, names)
+    if not stimuli:
+        file = Path(analysis.stimuli.name).stem
+        title = re.sub(rf"^{re.escape(file)}\b", "Stimuli", title)
+        unnamed = {**analysis.manifest["stimuli"], "name": "", "digest": ""}
+        # Notices name stimuli and their file.
+        manifest = {**analysis.manifest, "stimuli": unnamed}
+        analysis = replace(analysis, notices=[], manifest=manifest)
     written = texts(
         analysis, context.results, context.selection, context.names, uncertainty(context)
     )
@@ -174,8 +182,14 @@ def _content(
             points_of(context, layer)
         if (points := map_of(context, layer)) is not None:
             of_all["maps"][str(done)] = points
+    if context.analysis.stimuli.level == "stimulus":
+        labels = of_all["sentences"]
+        of_all["sentences"] = [
+            Path(label).name if os.path.isabs(label) else label for label in labels
+        ]
     if not stimuli:
         of_all |= {
+            "stimuli": None,
             "words": None,
             "places": [None] * len(of_all["places"]),
             "sentences": [f"stimulus {n + 1}" for n in range(len(of_all["sentences"]))],

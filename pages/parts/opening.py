@@ -304,10 +304,12 @@ def _offer_file(
     background.offer(task, labels[0], help)
     if task.status().state == "done":
         path = task.file(file_name)
+        named = options.get("stimuli", True)
+        stem = Path(view.analysis.stimuli.name).stem if named else "analysis"
         st.download_button(
             f"{labels[1]} ({path.stat().st_size / 1e6:.1f} MB)",
             data=path.read_bytes,
-            file_name=f"{Path(view.analysis.stimuli.name).stem}-{file_name}",
+            file_name=f"{stem}-{file_name}",
             mime="application/octet-stream",
             key=f"download {kind}",
             type="primary",
