@@ -24,6 +24,7 @@ from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models import representations
 from mlem_core.models.arrays import HowRead, n_subjects
 from mlem_core.models.extraction import ExtractionOptions
+from mlem_core.models.model_paths import unread_weights
 from mlem_core.models.representations import Representations
 from mlem_core.pairs.distances import PRECOMPUTED, SQUARED, squared_distances
 from mlem_core.storage.store import Store
@@ -132,6 +133,7 @@ def _all_representations(
             raise next(iter(errors.values()))
         raise InputError("no model is left: " + " ".join(notices))
     for source in found:
+        notices += unread_weights(source.name)
         if n_unknown := source.facts.get("unknown_words"):
             notices.append(
                 f"{source.name} knows no token for {n_unknown:,} of {len(stimuli):,} stimuli: the "

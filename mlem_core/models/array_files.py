@@ -174,7 +174,10 @@ def _in_npz(path: Path) -> Iterator[tuple[str, FileArray]]:
 
 def _problem(dtype: np.dtype[Any]) -> str:
     if dtype.hasobject:
-        return "holds Python objects (a pickle), which are never read; expected numbers"
+        return (
+            "holds Python objects (a pickle), which are never read; expected numbers, so save each "
+            "layer of a dict or list as an array: numpy.savez(file, layer_00=..., layer_01=...)"
+        )
     if dtype.kind not in "fiub":
         return f"holds {dtype}; expected real numbers"
     if dtype.itemsize > 8:
@@ -191,9 +194,11 @@ def _read_packed(path: Path, name: str) -> NDArray[Any]:
 
 
 def _in_npy(path: Path) -> Iterator[tuple[str, FileArray]]:
-    array = npy_file(path)
-    problem = _problem(array.dtype)
-    yield "layer_00", FileArray(array.shape, str(array.dtype), problem, partial(npy_file, path))
+    with path.open("rb") as file:
+        shape, _, dtype = _npy_header(file)
+    if not dtype.hasobject:
+        npy_file(path)
+    yield "layer_00", FileArray(shape, str(dtype), _problem(dtype), partial(npy_file, path))
 
 
 def _in_safetensors(path: Path) -> Iterator[tuple[str, FileArray]]:
@@ -237,7 +242,11 @@ def _in_mat(path: Path) -> Iterator[tuple[str, FileArray]]:
     numbers = tuple(name for name, _, kind in variables if kind in _MATLAB)
     for name, shape, kind in variables:
         dtype = np.dtype(_MATLAB.get(kind, "V"))
-        problem = "" if kind in _MATLAB else f"is a {kind} array; expected one of real numbers"
+        problem = (
+            ""
+            if kind in _MATLAB
+            else f"is a {kind} array; expected real numbers, a variable a layer"
+        )
         if kind in ("char", "cell"):
             labels = partial(_read_mat, path, (name,), name, np.dtype("U"))
             try:

@@ -17,7 +17,13 @@ from mlem_core.base.errors import InputError, first_line
 from mlem_core.base.room import check_memory
 from mlem_core.base.text import listed, many, some
 from mlem_core.base.typing import IntArray
-from mlem_core.data.neural_rows import are_distances, not_finite, order_by_name, without_rounding
+from mlem_core.data.neural_rows import (
+    TOLERANCE,
+    are_distances,
+    not_finite,
+    order_by_name,
+    without_rounding,
+)
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models.array_files import (
     ADVICE,
@@ -127,6 +133,13 @@ def open_arrays(path: Path, stimuli: StimulusSet, **how: Unpack[HowRead]) -> Arr
                 units[layer] = measured
         if len(bad) == len(names):
             raise InputError(next(iter(bad.values())))
+        if not distances and all(_of_pairs(arrays[name], n_rows) for name in names.values()):
+            notes.append(
+                f"{path.name} has a column for each stimulus and its lowest or highest number on "
+                "the diagonal, as distances or similarities have, but its columns are read as "
+                "units. If it holds distances, say so (--precomputed NAME); of similarities, give "
+                "1 minus them so."
+            )
         watched.check()
     except OSError as error:
         raise InputError(f"the file {path.name!r} cannot be read: {first_line(error)}.") from error
@@ -179,8 +192,12 @@ def _check_layer(
             "units)."
         )
     if shape[-2] != n_rows:
+        advice = ""
+        if n_rows in shape:
+            each = f"save ({n_rows}, units) for each time or region as an array of its own"
+            advice = f"; its shape is {shape}, so {'transpose it' if len(shape) == 2 else each}"
         raise InputError(
-            f"{where} has {shape[-2]} rows; expected one for each of {n_rows} stimuli."
+            f"{where} has {shape[-2]} rows; expected one for each of {n_rows} stimuli{advice}."
         )
     array = file_array.read()
     if len(shape) == 3:
@@ -206,6 +223,16 @@ def _check_layer(
         f"{f' and in {n - 1} more places' if n > 1 else ''}; expected finite numbers."
     )
     return wrong if n else "", measured
+
+
+def _of_pairs(array: FileArray, n: int) -> bool:
+    """Whether an array may hold distances or similarities of n stimuli, a triangle of them too."""
+    if array.shape != (n, n):
+        return False
+    square = array.read()
+    low, high = float(square.min()), float(square.max())
+    near = partial(np.allclose, np.diag(square), rtol=0, atol=TOLERANCE * (high - low))
+    return low < high and (near(low) or near(high))
 
 
 def _with_labels(path: Path, how: HowRead) -> tuple[dict[str, FileArray], dict[str, FileArray]]:

@@ -69,8 +69,24 @@ def read_config(name: str, folder: Path) -> dict[str, Any]:
     """The `config.json` of a model folder; raises `InputError` where it has none."""
     check_no_adapter(name, folder)
     if not (folder / "config.json").is_file():
-        raise InputError(f"the model folder {name!r} has no config.json.")
+        inside = sorted({str(file.parent) for file in folder.glob("*/*.safetensors")})
+        advice = f": name a folder in it that has one, such as {inside[0]!r}" if inside else ""
+        raise InputError(f"the model folder {name!r} has no config.json{advice}.")
     return _read_json(name, folder / "config.json")
+
+
+def unread_weights(name: str) -> list[str]:
+    """A sentence where a model folder has pickled weights newer than those that are read."""
+    folder = place_of(name)
+    safe = [] if folder is None else [file.stat().st_mtime for file in folder.glob("*.safetensors")]
+    if folder is None or not safe:
+        return []
+    newer = (file for file in folder.glob("pytorch_model*.bin") if file.stat().st_mtime > max(safe))
+    return [
+        f"{name} has {file.name}, newer than its .safetensors and not read: where it holds other "
+        "weights, save these with safetensors."
+        for file in sorted(newer)[:1]
+    ]
 
 
 def check_no_adapter(name: str, folder: Path) -> None:

@@ -149,8 +149,11 @@ def checked_matrix(matrix: NDArray[np.floating], layer: str) -> FloatArray:
     for start, stop in bands(len(square), PAIR_ELEMENTS):
         own, mirrored = square[start:stop, start:], square[start:, start:stop].T
         if not np.allclose(own, mirrored, rtol=TOLERANCE, atol=TOLERANCE * scale):
+            half = ""
+            if not (np.tril(square, -1).any() and np.triu(square, 1).any()):
+                half = ", so fill the triangle that is 0 from the other one"
             raise InputError(
-                f"{layer} is not symmetric; a distance matrix must equal its transpose."
+                f"{layer} is not symmetric; a distance matrix must equal its transpose{half}."
             )
     if np.diag(square).any():
         raise InputError(

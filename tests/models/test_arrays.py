@@ -98,7 +98,10 @@ def test_a_file_that_ends_scipys_reader_is_refused(tmp_path, three):
 
 @for_each(
     "content, facts",
-    ({"IT": FIRST, "names": np.array(["a", 1], object)}, ("array names of it.mat", "cell")),
+    (
+        {"IT": FIRST, "names": np.array(["a", 1], object)},
+        ("array names of it.mat", "cell", "a variable a layer"),
+    ),
     ({"IT": FIRST, "RDM": {"x": 1}}, ("array RDM of it.mat", "struct")),
     ({"IT": FIRST + 1j}, ("array IT of it.mat", "complex")),
     (
@@ -369,6 +372,11 @@ def wrong_at(value):
     ({"layer_1": TWO, "layer_01": TWO}, ("layer 1", "layer_01 and layer_1"), ""),
     (OBJECTS, ("layer_00", "pickle"), ".npz"),
     (OBJECTS, ("Python objects",), ".npy"),
+    # np.save of a dict of layers
+    ({"layer_00": np.array({"V1": 1})}, ("never read", "numpy.savez(file, layer_00="), ".npy"),
+    ({"V1": np.zeros((2, 3))}, ("2 rows", "shape is (2, 3), so transpose it"), ""),
+    ({"V1": np.zeros((4, 2, 3))}, ("2 rows", "shape is (4, 2, 3)", "save (3, units)"), ""),
+    ({"V1": np.zeros((3, 5, 2))}, ("5 rows", "shape is (3, 5, 2)", "save (3, units)"), ""),
     ({"layer_00": np.array([["a"]] * 3)}, ("layer_00", "<U1", "real numbers"), ".npz"),
     ({"": TWO, "V1": TWO}, ("without a name",), ".npz"),
 )
@@ -377,6 +385,30 @@ def test_unusable_arrays_are_refused_with_their_place(three, tmp_path, arrays, f
         path = save(tmp_path / f"bad{suffix}", arrays)
         with refused("bad", *facts):
             from_file(path, three)
+
+
+PAIRS = np.array([[0.0, 1, 2], [1, 0, 3], [2, 3, 0]])
+
+
+@for_each(
+    "square, said",
+    (PAIRS, True),
+    (np.tril(PAIRS), True),  # one triangle
+    (1 - PAIRS / 4, True),  # similarities
+    (PAIRS.astype(np.float16) * 1000, True),
+    (PAIRS + np.diag([0.5, 0, 0]), False),
+    (PAIRS[:, :2], False),
+    (np.zeros((3, 3)), False),
+    (np.eye(3)[[1, 2, 0]] + np.eye(3)[[0, 0, 0]], False),
+)
+def test_distances_that_are_read_as_units_are_told(three, tmp_path, square, said):
+    for suffix in (".npz", ".npy", ".csv"):
+        path = save(tmp_path / f"a{suffix}", {"layer_00": square})
+        how = {"first_column": "unit"} if suffix == ".csv" else {}
+        notes = " ".join(from_file(path, three, **how).notes)
+        assert ("--precomputed NAME" in notes) is said
+    both = {"a": square, "b": np.arange(9.0).reshape(3, 3)}
+    assert from_file(save(tmp_path / "both.npz", both), three).notes == ()
 
 
 def test_nothing_is_unpickled(three, tmp_path):

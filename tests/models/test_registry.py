@@ -19,6 +19,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.models import forward, model_paths, registry
 from mlem_core.models.availability import Shape, look_up
 from mlem_core.models.loading import open_model
+from mlem_core.models.model_paths import unread_weights
 from mlem_core.models.registry import ModelUnavailable, packaged
 
 ROOT = Path(__file__).parents[2]
@@ -248,6 +249,13 @@ def truncated(folder):
     os.truncate(folder / WEIGHTS, (folder / WEIGHTS).stat().st_size // 2)
 
 
+def in_a_subfolder(folder):
+    """As sentence-transformers, and training, keep the model."""
+    (folder / "0_Transformer").mkdir()
+    (folder / WEIGHTS).rename(folder / "0_Transformer" / WEIGHTS)
+    (folder / "config.json").rename(folder / "0_Transformer" / "config.json")
+
+
 def one_shard_of_two(folder):
     shards = [f"model-0000{n}-of-00002.safetensors" for n in (1, 2)]
     (folder / WEIGHTS).rename(folder / shards[0])
@@ -278,6 +286,7 @@ def larger_vocabulary(folder):
         ("'own'", "never done", "--representations"),
     ),
     (truncated, ("file not fully covered",)),
+    (in_a_subfolder, ("no config.json: name a folder in it that has one", "0_Transformer'")),
     (one_shard_of_two, ("model-00002-of-00002.safetensors",)),
     (changed(num_hidden_layers=4), ("16 of the tensors", "encoder.layer.3")),
     (changed(hidden_size=32), ("shapes", "config.json")),
@@ -290,6 +299,21 @@ def test_a_folder_that_cannot_be_used_is_told_in_a_sentence(folder, spoil, facts
     spoil(folder)
     with refused(*facts):
         open_model(str(folder), "cpu")
+
+
+def test_newer_weights_that_are_not_read_are_told(bert, tmp_path):
+    folder = Path(shutil.copytree(bert, tmp_path / "bert"))
+    assert unread_weights(str(folder)) == unread_weights("minilm") == []
+    for name, seconds, told in (
+        ("optimizer.pt", 9, 0),
+        ("pytorch_model.bin", -9, 0),
+        ("pytorch_model.bin", 9, 1),
+    ):
+        (folder / name).write_bytes(b"")
+        when = (folder / WEIGHTS).stat().st_mtime + seconds
+        os.utime(folder / name, (when, when))
+        assert len(unread_weights(str(folder))) == told
+    assert "pytorch_model.bin, newer" in unread_weights(str(folder))[0]
 
 
 def test_the_longest_input(bert, tmp_path):

@@ -163,7 +163,8 @@ def test_a_matrix_of_distances_is_taken_as_it_is(design):
 @for_each(
     "damage, fact",
     (lambda m: m[:, :-1], "square"),
-    (lambda m: m + np.triu(m, 1), "symmetric"),
+    (lambda m: m + np.triu(m, 1), "symmetric; a distance matrix must equal its transpose."),
+    (np.tril, "fill the triangle that is 0"),
     (lambda m: m + np.eye(len(m)), "itself"),
     (lambda m: -m, "negative"),
 )
