@@ -28,7 +28,6 @@ from mlem_core.base.typing import FloatArray, Layer, layer_name
 from mlem_core.inference.intervals import (
     PERMUTATIONS,
     SIGNIFICANT,
-    SMALL_IDENTITY,
     FamilyOfTests,
     LayerIntervals,
     Left,
@@ -201,15 +200,14 @@ class Explanation:
         chosen = f"They were chosen as the most similar of {self.among}: {held}."
         return f"{_how_sure(self) if sure else ''} {chosen if self.among else ''}".strip()
 
-    @cached_property
-    def sentence(self) -> str:
-        """The explanation in words, with intervals if it has them."""
-        return _in_a_sentence(self)
-
     @property
     def text(self) -> str:
-        """The terms as a table to read in a terminal, and the sentence."""
-        return _in_a_terminal(self) if self.similarity.divides else repr(self)
+        """The terms as a table to read in a terminal, and the sentences."""
+        if not self.similarity.divides:
+            return repr(self)
+        controls = f" {_of_controls(self)}" if len(self.controls) else ""
+        said = f"{self!r}{controls} Features are coded {self.coding}."
+        return "\n".join((*_in_a_terminal(self), "", said))
 
 
 def settled(why: Explanation) -> bool:
@@ -277,59 +275,6 @@ def _how_sure(why: Explanation) -> str:
     return f"95 % CI (over {why.others}): {bounds}."
 
 
-def _in_a_sentence(why: Explanation) -> str:
-    a, b = why.called
-    call, rest, size = why.names.feature, why.unexplained, why.features["value"].abs()
-
-    shown = (size >= SMALL * max(size.max(), abs(rest["value"]))) & (size >= 0.0005)
-    candidates = why.features[shown & (why.features["value"] > 0)]
-    # Named are those that are sure to have a part: by their interval, and beyond chance.
-    if "lower" in why.features:
-        shown &= (why.features["lower"] > 0) | (why.features["upper"] < 0)
-    if "p" in why.features:
-        shown &= ~((why.features["p"] >= SIGNIFICANT) & (why.features["value"] > 0))
-    large, others = why.features[shown], why.features[~shown]
-    large = large.loc[large["value"].abs().sort_values(ascending=False).index]
-    text = [f"The {why.similarity.called} of {a} and {b} is {_number(why.whole.iloc[0])}."]
-    up, down = large[large["value"] > 0], large[large["value"] < 0]
-    if len(up):
-        parts = [f"{call(row['term'])} contributes {_number(row)}" for _, row in up.iterrows()]
-        text.append(f"Of the features, {listed(parts)}.")
-    if len(down):
-        parts = [f"{call(row['term'])} by {_number(row, -1)}" for _, row in down.iterrows()]
-        text.append(f"The two are less similar for {listed(parts)}.")
-    if "p" in candidates:
-        unknown = [call(term) for term in candidates[candidates["p"].isna()]["term"]]
-        weak = [call(term) for term in candidates[candidates["p"] >= SIGNIFICANT]["term"]]
-        if weak:
-            text.append(f"Permuted labels contribute as much for {listed(weak)}.")
-        if unknown:
-            text.append(f"The contribution by chance is not known for {listed(unknown)}.")
-    identities = why.identities[why.identities["value"].abs() >= SMALL_IDENTITY * why.value]
-    if len(identities):
-        each = [f"{_number(row)} among {row['unit']}s" for _, row in identities.iterrows()]
-        text.append(f"Labels that are permuted, one feature at a time, contribute {listed(each)}.")
-    if len(why.controls):
-        text.append(_of_controls(why))
-    if not len(large):
-        sure = "is sure to contribute" if len(candidates) else "contributes much"
-        text.append(f"No feature {sure}.")
-    elif len(others):
-        many = f"{len(others)} features together contribute"
-        what = "feature contributes" if len(others) == 1 else many
-        text.append(f"The other {what} {fraction(others['value'].sum(), 3)}.")
-    if rest["value"] >= 0:
-        text.append(f"The unexplained part is {_number(rest)} (features coded {why.coding}).")
-    else:
-        text.append(
-            f"The unexplained part makes the two less similar, by {_number(rest, -1)} (features "
-            f"coded {why.coding})."
-        )
-    if "lower" in why.terms:
-        text.append(f"Brackets: 95 % CI over {why.others}; they do not generalise to other models.")
-    return " ".join(text)
-
-
 def _of_controls(why: Explanation) -> str:
     """What labels without meaning contribute, in a sentence."""
     reach = why.controls.set_index("unit")["together"].dropna()
@@ -342,7 +287,7 @@ def _of_controls(why: Explanation) -> str:
     return f"Labels without meaning would contribute at most {listed(together)}."
 
 
-def _in_a_terminal(why: Explanation) -> str:
+def _in_a_terminal(why: Explanation) -> list[str]:
     whole = why.whole.iloc[:1].rename(columns={"quantity": "term"})
     rows = pd.concat((why.terms, whole.assign(term=f"{why.similarity.short} (their sum)")))
     width = max(len(term) for term in rows["term"])
@@ -352,28 +297,19 @@ def _in_a_terminal(why: Explanation) -> str:
         if "lower" in row.index and pd.notna(row["lower"]):
             line += f"  {fraction(row['lower'], 3):>7} to {fraction(row['upper'], 3):>6}"
         lines.append(line)
-    return "\n".join((*lines, "", why.sentence))
-
-
-def _number(row: pd.Series, sign: int = 1) -> str:
-    text = fraction(sign * row["value"], 3)
-    if "lower" in row.index and pd.notna(row["lower"]):
-        low, high = sorted((sign * row["lower"], sign * row["upper"]))
-        text += f" [{fraction(low, 3)}, {fraction(high, 3)}]"
-    return text
+    return lines
 
 
 def tested_similarities(
     analysis: Analysis,
     intervals: LayerIntervals,
     layers: Sequence[Layer],
-    correction: str = "bh",
 ) -> FamilyOfTests:
     """`similarity_table` in which the interval of the most similar two is that of `as_chosen`.
 
     Returns its columns, and chosen_from: how many pairs the two are the most similar of, else 0.
     """
-    table, family = similarity_table(intervals, layers, correction)
+    table, family = similarity_table(intervals, layers)
     table, places = table.assign(chosen_from=0), intervals.places(layers)
     pairs = analysis.candidates(layers, intervals.values[np.ix_(places, places)])
     values, left = of_pairs(intervals, layers, pairs.first, pairs.second)

@@ -212,7 +212,6 @@ def _figures(view: View) -> None:
     left, right = st.columns(2, gap="large")
     with left:
         exporting.show_figure(view, "why", similarity=similarity)
-        st.caption(plain(view.shown(similarity=similarity).why.sentence))
         screens.example_link()
     with right:
         for place in "ab":

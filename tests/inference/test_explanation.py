@@ -86,7 +86,7 @@ def test_the_command_line_prints_and_writes_them(planted, name, tmp_path, capsys
         assert explain(whole, A, B, compared=compared).headline in capsys.readouterr().out
         return
     found = with_chance(explain(whole, A, B, compared=compared), whole, store)
-    assert found.sentence in capsys.readouterr().out
+    assert repr(found) in capsys.readouterr().out
     np.testing.assert_allclose(pd.read_csv(out)["value"], found.terms["value"])
     assert main([*command, "--bootstrap", "30"]) == 0
     assert list(pd.read_csv(out)) == COLUMNS
