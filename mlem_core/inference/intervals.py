@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.analysis import check_layers
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import CONFIDENCE
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.inference.resample import (
@@ -150,7 +150,6 @@ SIGNIFICANT = 0.05
 PERMUTATIONS, FEWEST_PERMUTATIONS = 199, 20
 # Identities below this part of a similarity are in no sentence, and not on the canvas.
 SMALL_IDENTITY = 0.005
-CORRECTIONS = {"bh": "Benjamini-Hochberg", "bonferroni": "Bonferroni", "none": "not corrected"}
 
 
 class FamilyOfTests(NamedTuple):
@@ -168,29 +167,10 @@ def check_permutations(n: int) -> None:
         )
 
 
-def corrected(p: FloatArray, correction: str = "bh") -> FloatArray:
-    """p-values (n,) corrected over the family that they make.
-
-    Raises InputError: an unknown correction.
-
-    Parameters
-    ----------
-    correction : "bh" (false discovery rate, Benjamini and Hochberg 1995), "bonferroni" or "none"
-    """
-    from scipy.stats import false_discovery_control
-
-    if correction not in CORRECTIONS:
-        raise unknown("correction", correction, CORRECTIONS)
-    if correction == "none" or not len(p):
-        return p
-    if correction == "bonferroni":
-        return np.minimum(p * len(p), 1.0)
-    adjusted: FloatArray = false_discovery_control(p)
-    return adjusted
-
-
-def family_of_tests(table: pd.DataFrame, what: str, correction: str, p: str = "p") -> FamilyOfTests:
+def family_of_tests(table: pd.DataFrame, what: str, p: str = "p") -> FamilyOfTests:
     """Add corrected p-values to a table, and name the family.
+
+    They are corrected for the false discovery rate (Benjamini and Hochberg 1995).
 
     Parameters
     ----------
@@ -198,11 +178,13 @@ def family_of_tests(table: pd.DataFrame, what: str, correction: str, p: str = "p
     p : the column of p-values; rows without one are not in the family. The new column is this name
         with "_corrected"
     """
+    from scipy.stats import false_discovery_control
+
     tested = table[p].notna()
     table = table.assign(**{f"{p}_corrected": np.nan})
     values = table.loc[tested, p].to_numpy(np.float64)
-    table.loc[tested, f"{p}_corrected"] = corrected(values, correction)
-    return FamilyOfTests(table, f"{tested.sum():,} {what} ({CORRECTIONS[correction]})")
+    table.loc[tested, f"{p}_corrected"] = false_discovery_control(values) if len(values) else values
+    return FamilyOfTests(table, f"{tested.sum():,} {what} (Benjamini-Hochberg)")
 
 
 DRAWS = 2_000
@@ -264,9 +246,7 @@ def of_pairs(
 ENDS = ("value", "lower", "upper")
 
 
-def score_table(
-    intervals: LayerIntervals, layers: Sequence[Layer] | None = None, correction: str = "bh"
-) -> FamilyOfTests:
+def score_table(intervals: LayerIntervals, layers: Sequence[Layer] | None = None) -> FamilyOfTests:
     """Held-out ρ and importances of some layers, with tests of importances above 0.
 
     Returns
@@ -287,11 +267,11 @@ def score_table(
         upper=intervals.scores_upper[at].ravel(),
         p=p.ravel(),
     )
-    return family_of_tests(table, "importances", correction)
+    return family_of_tests(table, "importances")
 
 
 def similarity_table(
-    intervals: LayerIntervals, layers: Sequence[Layer] | None = None, correction: str = "bh"
+    intervals: LayerIntervals, layers: Sequence[Layer] | None = None
 ) -> FamilyOfTests:
     """Both similarities of every two different layers, with tests of RSA against 0.
 
@@ -319,7 +299,7 @@ def similarity_table(
             f"{name}_p": estimate.p,
         }
     )
-    return family_of_tests(table, SIMILARITIES[name].several, correction, f"{name}_p")
+    return family_of_tests(table, SIMILARITIES[name].several, f"{name}_p")
 
 
 def _estimate(intervals: LayerIntervals, a: int | IntArray, b: int | IntArray) -> Estimate:
@@ -378,9 +358,7 @@ def term_estimate(values: FloatArray, error: FloatArray, sizes: Sequence[int]) -
     return by_t._replace(upper=upper)
 
 
-def importance_difference_table(
-    intervals: LayerIntervals, a: Layer, b: Layer, correction: str = "bh"
-) -> FamilyOfTests:
+def importance_difference_table(intervals: LayerIntervals, a: Layer, b: Layer) -> FamilyOfTests:
     """Difference of each importance between two layers, the first less the second.
 
     Returns
@@ -393,4 +371,4 @@ def importance_difference_table(
     columns = jackknife(value, without, intervals.sizes).columns(*ENDS, "p")
     table = pd.DataFrame({"feature": list(intervals.columns), **columns})
     what = f"differences of importance, {layer_name(a)} less {layer_name(b)}"
-    return family_of_tests(table, what, correction)
+    return family_of_tests(table, what)

@@ -178,7 +178,7 @@ def importance_differences(
     if intervals is not None and len(table):
         found = intervals.estimate(np.subtract, *known_of("importance", table, intervals))
         table = table.assign(**found.columns("lower", "upper", "p"))
-    return family_of_tests(table, "differences of importance", "bh")
+    return family_of_tests(table, "differences of importance")
 
 
 def known_of(name: str, table: pd.DataFrame, intervals: Paired) -> tuple[Known, Known]:
@@ -223,7 +223,7 @@ def similarity_differences(
     if intervals is not None and len(table):
         rsa = intervals.estimate(np.subtract, *known_of("rsa", table, intervals))
         table = table.assign(rsa_lower=rsa.lower, rsa_upper=rsa.upper, rsa_p=rsa.p)
-    return family_of_tests(table, "differences of RSA", "bh", "rsa_p")
+    return family_of_tests(table, "differences of RSA", "rsa_p")
 
 
 # A convention: importances of an analysis that repeats another correlate above this, for sure.

@@ -93,14 +93,12 @@ def _draw_tests(tests: FamilyOfTests, name: str, caption: str) -> None:
 def score_chance(view: View) -> None:
     """Whether each layer's score is above chance."""
     if estimator_named(view.selection.estimator).slow:
-        st.caption("It is tested with ridge, which is fitted quickly; choose it in the sidebar.")
+        st.caption("It is tested with ridge, which is fitted quickly: run the analysis with it.")
         return
     permuted = Units.of(view.analysis.stimuli).permuted(view.analysis.spec.folds_over)
     place = " (the place of a word)" * (view.analysis.stimuli.level == "word")
     sample = permuted_of(len(view.analysis.stimuli), view.analysis.pairs.n_pairs)
-    found = view.analysis.kept(
-        CHANCE, stored.store(), view.selection, permutations=SCORE_PERMUTATIONS
-    )
+    found = view.shown().find(CHANCE, permutations=SCORE_PERMUTATIONS)
     if found is None:
         st.markdown(
             f"{permuted[0].upper() + permuted[1:]} change their labels, and every model is fitted "
@@ -115,7 +113,7 @@ def score_chance(view: View) -> None:
         )
         return
     _draw_tests(
-        family_of_tests(found, "scores", "bh"),
+        family_of_tests(found, "scores"),
         "chance-tests",
         f"rho: held-out ρ; chance: its mean over labels permuted between {permuted}, where "
         f"what all labels share{place} is left as it is. {sample}".rstrip(),

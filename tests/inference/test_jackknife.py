@@ -9,7 +9,7 @@ from inputs import refused
 from scipy.stats import t
 
 from mlem_core import from_frame
-from mlem_core.inference.intervals import corrected
+from mlem_core.inference.intervals import family_of_tests
 from mlem_core.inference.resample import check_enough, jackknife, standard_error
 from mlem_core.pairs import resampling_units
 from mlem_core.pairs.resampling_units import StimulusUnits, Units
@@ -46,12 +46,11 @@ def test_what_no_stimulus_changes_is_certain():
 
 
 def test_corrections():
-    p = np.array([0.01, 0.02, 0.03, 0.5])
-    np.testing.assert_allclose(corrected(p), [0.04, 0.04, 0.04, 0.5])
-    np.testing.assert_allclose(corrected(p, "bonferroni"), [0.04, 0.08, 0.12, 1.0])
-    np.testing.assert_array_equal(corrected(p, "none"), p)
-    with refused("bonferroni"):
-        corrected(p, "bonferoni")
+    table, family = family_of_tests(pd.DataFrame({"p": [0.01, np.nan, 0.02, 0.03, 0.5]}), "tests")
+    expected = [0.04, np.nan, 0.04, 0.04, 0.5]
+    np.testing.assert_allclose(table["p_corrected"], expected)
+    assert family == "4 tests (Benjamini-Hochberg)"
+    assert family_of_tests(pd.DataFrame({"p": [np.nan]}), "tests").table["p_corrected"].isna().all()
 
 
 def test_too_few_sentences_are_refused():

@@ -107,11 +107,11 @@ def test_scores_are_those_of_the_inference(planted, intervals):
 
 
 def test_planted_features_are_found_and_others_are_not(intervals):
-    table, family = score_table(intervals, correction="bonferroni")
+    table, family = score_table(intervals)
     own = table[table["quantity"] == "importance"].set_index(["layer", "feature"])
     assert (own.loc[[(0, "colour"), (1, "colour")], "p_corrected"] < 1e-6).all()
     assert (own.loc[[(2, "colour"), (2, "size")], "p"] > 0.05).all()
-    assert family == "6 importances (Bonferroni)"
+    assert family == "6 importances (Benjamini-Hochberg)"
     assert (table["lower"] <= table["value"]).all() and (table["value"] <= table["upper"]).all()
     assert table.loc[table["quantity"] != "importance", "p"].isna().all()
 
@@ -209,7 +209,7 @@ def test_words_are_drawn_too_where_they_recur(of_words):
     terms, _ = terms_and_whole(intervals, A, B)
     error = intervals.terms_error[:, 0, 1]
     np.testing.assert_allclose(terms["value"] - terms["lower"], quantile * error)
-    differences, _ = importance_difference_table(intervals, A, C, "none")
+    differences, _ = importance_difference_table(intervals, A, C)
     without = intervals.scores_without[:, 0, 1:] - intervals.scores_without[:, 2, 1:]
     error = standard_error(without, intervals.sizes)
     np.testing.assert_allclose(differences["upper"] - differences["value"], quantile * error)
