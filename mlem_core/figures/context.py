@@ -11,7 +11,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.analysis import similarities
-from mlem_core.analysis.analysis import Analysis, Selection
+from mlem_core.analysis.analysis import Analysis, Of, Selection
 from mlem_core.analysis.planning import said_of_choice
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.similarities import LayerSimilarity
@@ -20,26 +20,26 @@ from mlem_core.base.parameters import Registry
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures import captions
-from mlem_core.groups.noise_ceilings import kept_noise_ceilings
-from mlem_core.inference import layer_intervals
+from mlem_core.groups import noise_ceilings
+from mlem_core.inference import layer_intervals, what_else
 from mlem_core.inference.chance import Chance
 from mlem_core.inference.explained import Explanation, tested_similarities
 from mlem_core.inference.explanation import best_known, explain
-from mlem_core.inference.importance_chance import known_chance
+from mlem_core.inference.importance_chance import IMPORTANCE_CHANCE
 from mlem_core.inference.intervals import (
+    PERMUTATIONS,
     FamilyOfTests,
     LayerIntervals,
     score_table,
 )
 from mlem_core.inference.layer_intervals import known_layer_chance
-from mlem_core.inference.what_else import Rest, kept_rest
 from mlem_core.pairs.columns import coding
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA
 from mlem_core.robustness import audit as auditing
 from mlem_core.robustness import flags
 from mlem_core.robustness.flags import Audit
-from mlem_core.storage.store import Store
+from mlem_core.storage.store import Stage, Store
 
 T = TypeVar("T")
 
@@ -127,6 +127,12 @@ class FigureContext:
             self.memory[key] = made
         found: T = self.memory[key]
         return found
+
+    def find(self, stage: Stage[T], of: Of = None, **more: Any) -> T | None:
+        """A result that is in the store, of the selection or as in `Analysis.kept`; else None."""
+        chosen = self.selection if of is None else of
+        found = partial(self.analysis.kept, stage, self.drawing.store, chosen, **more)
+        return self.once((stage.name, chosen, *more.items()), found)
 
     @property
     def marked_pair(self) -> tuple[Layer, Layer] | None:
@@ -250,28 +256,25 @@ class FigureContext:
     @cached_property
     def importance_chance(self) -> pd.DataFrame | None:
         """Importances under permuted labels, where they have been computed."""
-        asked = self.analysis, self.drawing.store, self.selection
-        return self.once("importance chance", lambda: known_chance(*asked))
+        return self.find(IMPORTANCE_CHANCE, permutations=PERMUTATIONS)
 
     @cached_property
     def noise_ceilings(self) -> pd.DataFrame | None:
         """Noise ceilings of groups of subjects, where they have been computed."""
-        store = self.drawing.store
-        return None if store is None else kept_noise_ceilings(self.analysis, store)
+        layers, groups = tuple(self.analysis.layers), self.analysis.spec.groups
+        return self.find(noise_ceilings.STAGE, layers, groups=groups)
 
     @property
-    def rest(self) -> Rest | None:
+    def rest(self) -> what_else.Rest | None:
         """What else explains the two layers, where it has been computed."""
-        store, asked = self.drawing.store, (self.analysis, self.pair)
-        if store is None or not self.several:
-            return None
-        make = partial(kept_rest, *asked, store, self.selection.features)
-        return self.once(("what else", self.pair), make)
+        chosen = what_else.without_metric(replace(self.selection, layers=self.pair))
+        known = partial(self.find, what_else.STAGE, chosen, permutations=what_else.LABELLINGS)
+        return known() if self.several else None
 
     @cached_property
     def audit(self) -> Audit | None:
         """The audit of the analysis, where it has been made."""
-        return self.once("audit", lambda: auditing.find_audit(self.analysis, self.drawing.store))
+        return self.find(auditing.STAGE, self.analysis.select())
 
     @cached_property
     def flagged(self) -> pd.DataFrame | None:

@@ -224,7 +224,7 @@ def group_summary(context: FigureContext) -> GroupSummary:
     analysis, chosen, store = context.analysis, context.selection, context.drawing.store
     beside: dict[str, Any] = {
         "bounds": context.intervals,
-        "left": context.once("left", lambda: analysis.kept(layer_intervals.LEFT, store, chosen)),
+        "left": context.find(layer_intervals.LEFT),
         "chance": context.chance_of(RSA),
     }
     known = tuple(name for name, value in beside.items() if value is not None)

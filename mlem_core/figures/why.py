@@ -50,7 +50,7 @@ from mlem_core.inference.explained import settled
 from mlem_core.measures.decomposition import UNEXPLAINED, in_order, is_identity
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
-from mlem_core.robustness.erasure import OUTSIDE, Erasure, known_erasure
+from mlem_core.robustness.erasure import OUTSIDE, STAGE, Erasure, ErasureRequest
 
 
 def waterfall(
@@ -302,13 +302,10 @@ def erasure_shown(context: FigureContext) -> Erasure | None:
     chosen, store = context.drawing.options, context.drawing.store
     if store is None or not {"erased", "erased_at"} <= {*chosen}:
         return None
-    others = [parse_layer(chosen["other"])] if chosen.get("other") else []
+    others = (parse_layer(chosen["other"]),) if chosen.get("other") else ()
     where, positions = parse_layer(chosen["erased_at"]), chosen.get("erased_tokens", "all")
-    asked = context.analysis, store, chosen["erased"], where
-    return context.once(
-        ("erasure", asked[2], where, positions, chosen.get("other")),
-        lambda: known_erasure(*asked, others=others, positions=positions),
-    )
+    asked = ErasureRequest(context.analysis, chosen["erased"], where, others, None, positions)
+    return context.once(("erasure", *asked[1:]), lambda: STAGE.find(store, asked.key))
 
 
 @figure(

@@ -106,16 +106,7 @@ def noise_ceilings(
                 progress(done, len(layers))
         return pd.DataFrame(rows, columns=["group", "layer", "lower", "upper", "n"])
 
-    return STAGE.get(store, _key(analysis), make)
-
-
-def kept_noise_ceilings(analysis: Analysis, store: Store) -> pd.DataFrame | None:
-    """`noise_ceilings` where they are in the store and have rows; computes nothing."""
-    return STAGE.find(store, _key(analysis)) if subjects_of(analysis) else None
-
-
-def _key(analysis: Analysis) -> dict:
-    return analysis.key(analysis.layers, groups=analysis.spec.groups)
+    return STAGE.get(store, analysis.key(analysis.layers, groups=analysis.spec.groups), make)
 
 
 def _room(n_layers: int, n_pairs: int, store: Store) -> PairRanks:

@@ -88,13 +88,6 @@ def importances_by_chance(
     )
 
 
-def known_chance(
-    analysis: Analysis, store: Store | None, selection: Selection
-) -> pd.DataFrame | None:
-    """The table of `importances_by_chance` where it is kept, with the usual permutations."""
-    return analysis.kept(IMPORTANCE_CHANCE, store, selection, permutations=PERMUTATIONS)
-
-
 def above_chance(table: pd.DataFrame | None, layer: Layer, feature: str) -> bool | None:
     """Whether a feature matters more in a layer than permuted labels; None where it is not known.
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import fraction, listed, many, percent, sentence_case
-from mlem_core.base.typing import FloatArray, IntArray, Layer, Layers, Report, counting
+from mlem_core.base.typing import FloatArray, IntArray, Layers, Report, counting
 from mlem_core.data.added import NO_WORD, Candidate, candidates_of, neighbour
 from mlem_core.data.stimuli import StimulusSet, bare, group_name
 from mlem_core.inference.candidate_gains import AugmentedFit, BaselineFit, model_candidates
@@ -290,20 +290,16 @@ def explain_rest(
     return STAGE.get(store, rest_key(analysis, chosen, n_permutations), make)
 
 
-def kept_rest(
-    analysis: Analysis, layers: Sequence[Layer], store: Store, features: Sequence[str]
-) -> Rest | None:
-    """What else explains some layers, where it has been computed."""
-    return STAGE.find(store, rest_key(analysis, analysis.select(features, layers)))
-
-
 def rest_key(
     analysis: Analysis, chosen: Selection, n_permutations: int = LABELLINGS
 ) -> dict[str, object]:
     """Key of what else explains the layers of a selection, in the store."""
-    # The metric model has no part in it.
-    chosen = Selection(chosen.features, tuple(sorted(chosen.layers)), "", False)
-    return analysis.key(chosen, permutations=n_permutations)
+    return analysis.key(without_metric(chosen), permutations=n_permutations)
+
+
+def without_metric(chosen: Selection) -> Selection:
+    """The features and layers of a selection, in any order: the metric model has no part in it."""
+    return Selection(chosen.features, tuple(sorted(chosen.layers)), "", False)
 
 
 def rest_of(

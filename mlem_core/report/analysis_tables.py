@@ -26,7 +26,7 @@ from mlem_core.groups.noise_ceilings import ceiling_tables
 from mlem_core.groups.summary import GroupSummary, group_tables, lines
 from mlem_core.inference.chance import UNCORRECTED
 from mlem_core.inference.explained import tested_similarities
-from mlem_core.inference.importance_chance import importances_by_chance, known_chance
+from mlem_core.inference.importance_chance import IMPORTANCE_CHANCE, importances_by_chance
 from mlem_core.inference.intervals import (
     PERMUTATIONS,
     LayerIntervals,
@@ -270,9 +270,9 @@ def computed_options(analysis: Analysis, store: Store) -> TableOptions:
         and known_layer_chance(analysis, store, chosen) is not None
         and (not analysis.spec.has_groups or analysis.kept(LEFT, store, chosen) is not None)
     )
-    has_chance = known_chance(analysis, store, chosen) is not None
+    by_chance = analysis.kept(IMPORTANCE_CHANCE, store, chosen, permutations=PERMUTATIONS)
     return TableOptions(
         bootstrap=int(has_intervals),
-        chance=PERMUTATIONS if has_chance else 0,
+        chance=0 if by_chance is None else PERMUTATIONS,
         similarities=tuple(similarities),
     )

@@ -46,11 +46,6 @@ PAIRS = (
 )
 
 
-def find_audit(analysis: Analysis, store: Store | None, similarity: str = RSA) -> Audit | None:
-    """The audit of an analysis if it is in the store or came with it; computes nothing."""
-    return analysis.kept(STAGE, store, **_of_similarity(similarity))
-
-
 def audit(
     analysis: Analysis, store: Store, progress: Report | None = None, similarity: str = RSA
 ) -> Audit:

@@ -186,15 +186,15 @@ def erase(
     where = analysis.select(layers=[layer]).layers[0]
     if others:
         others = analysis.select(layers=list(others)).layers
-    asked = _Asked(analysis, feature, where, others, later, positions)
+    asked = ErasureRequest(analysis, feature, where, others, later, positions)
     check_choice("feature", feature, analysis.pairs.features)
     check_choice("choice of tokens", positions, ERASED)
     _check(analysis, feature, where)
     return STAGE.get(store, asked.key, lambda: _made(asked, store, report or (lambda _: None)))
 
 
-class _Asked(NamedTuple):
-    """What `erase` was called with."""
+class ErasureRequest(NamedTuple):
+    """What `erase` is called with."""
 
     analysis: Analysis
     feature: str
@@ -209,13 +209,6 @@ class _Asked(NamedTuple):
         chosen = replace(self.analysis.select(), layers=(self.layer, *self.others))
         more = {"erased": self.feature, "later": self.later, "positions": self.positions}
         return self.analysis.key(chosen, **more)
-
-
-def known_erasure(
-    analysis: Analysis, store: Store, feature: str, layer: Layer, **how: Any
-) -> Erasure | None:
-    """The result of `erase` if it is in the store; computes nothing."""
-    return STAGE.find(store, _Asked(analysis, feature, layer, **how).key)
 
 
 def _check(analysis: Analysis, feature: str, layer: Layer) -> None:
@@ -238,7 +231,7 @@ def _check(analysis: Analysis, feature: str, layer: Layer) -> None:
         )
 
 
-def _made(asked: _Asked, store: Store, report: Report) -> Erasure:
+def _made(asked: ErasureRequest, store: Store, report: Report) -> Erasure:
     measures, notes = _measures(asked, store)
     runs, stimuli = measures.runs, asked.analysis.stimuli
     values, missing = stimuli.values(asked.feature), asked.analysis.spec.missing
@@ -306,7 +299,7 @@ def _made(asked: _Asked, store: Store, report: Report) -> Erasure:
     return Erasure(table, asked.feature, *asked.layer, controls, tuple(notes))
 
 
-def _measures(asked: _Asked, store: Store) -> tuple[Measures, list[str]]:
+def _measures(asked: ErasureRequest, store: Store) -> tuple[Measures, list[str]]:
     """What is measured, and a sentence on each thing that cannot be."""
     analysis, (model, number) = asked.analysis, asked.layer
     spec, rows = analysis.spec, sampled_rows(analysis, MOST)

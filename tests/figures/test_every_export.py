@@ -22,7 +22,7 @@ from mlem_core.analysis.decoding import decode_layers
 from mlem_core.figures.plots import FIGURES, Drawing, FigureContext, RenderedFigure
 from mlem_core.groups.halves import keep_halves
 from mlem_core.pairs.similarities import SIMILARITIES
-from mlem_core.robustness.erasure import STAGE, Erasure, _Asked
+from mlem_core.robustness.erasure import STAGE, Erasure, ErasureRequest
 from mlem_core.tasks import examples
 
 WIDTHS = tuple(figures.WIDTHS_MM[name] for name in ("one column", "two columns"))
@@ -80,7 +80,7 @@ class Sources:
         ends |= {"control_lower": 0.7, "control_upper": 1.1, "interchanged": 0.45}
         table = table.assign(model=where[0], feature="part_of_speech", **ends)
         made = Erasure(table, "part_of_speech", *where, np.zeros((2, 0, 0)), ())
-        key = _Asked(of, "part_of_speech", where, (other,), None, "all").key
+        key = ErasureRequest(of, "part_of_speech", where, (other,), None, "all").key
         STAGE.get(self.store, key, lambda: made)
         options = {"erased": "part_of_speech", "erased_at": "mini-gpt2:1", "other": "mini-mamba:3"}
         return self.shown(of, options=options)
