@@ -99,7 +99,7 @@ def _correlated(view: View) -> None:
     """Importance where features correlate: what permuting one feature alone does not tell."""
     selection = view.selection
     if estimator_named(selection.estimator).slow:
-        st.caption("They are computed with ridge; choose it in the sidebar.")
+        st.caption("They are computed with ridge: run the analysis with it.")
         return
     pairs = view.analysis.pairs_of(selection)
     weights = importance.fitted(pairs, selection.estimator)[0].weights

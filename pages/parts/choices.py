@@ -32,8 +32,7 @@ FORM = (
 )  # fmt: skip
 VIEW = (
     "analysis", "features", "show_models", "show_layers", "a", "b", "colour",
-    "term", "which", "mapped",
-    "fit", "products", "way", "group", "valued",
+    "term", "which", "mapped", "valued",
     "order", "similarity", "detail", "part", "measure", "system_a", "system_b",
     "erased", "erased_at", "erased_tokens",
 )  # fmt: skip
@@ -282,23 +281,17 @@ def without_minus_zero(table: pd.DataFrame, digits: int = 3) -> pd.DataFrame:
     return table.assign(**{name: numbers[name].mask(shown_as_zero[name], 0.0) for name in numbers})
 
 
-def choose_parameter(parameter: str, name: str = "", **more: Any) -> str:
+def choose_parameter(parameter: str, **more: Any) -> str:
     """Chosen value of a field of `AnalysisSpec`, with its label; of one that is so or not,
     "yes" or "no".
 
     Parameters
     ----------
-    name : in the URL, where that is not the field's
-    more : `default`, `help` and `labels`, where they are not the field's; the rest goes to the
-        widget
+    more : `help` and `labels`, where they are not the field's; the rest goes to the widget
     """
-    described = parameters()[parameter]
-    default = more.pop("default", getattr(AnalysisSpec, parameter))
+    described, default = parameters()[parameter], getattr(AnalysisSpec, parameter)
     labels = more.pop("labels", described.labels)
-    if name:
-        # Beside a view it has been settled.
-        labels = {value: label for value, label in labels.items() if value != "auto"}
     if isinstance(default, bool):
         default, labels = "yes" if default else "no", {"no": "no", "yes": "yes"}
     more = {"help": described.text, **more}
-    return choose_one(described.label, labels, name or parameter, default, **more)
+    return choose_one(described.label, labels, parameter, default, **more)

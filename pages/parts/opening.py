@@ -16,7 +16,6 @@ from mlem_core.analysis.files import of_selection, python_of, shell_line
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, many
 from mlem_core.base.typing import Layer
-from mlem_core.estimators.registry import check_values
 from mlem_core.tasks import analyses, followups, notes
 from mlem_core.tasks.access import view_only
 from mlem_core.tasks.analyses import Job
@@ -28,7 +27,6 @@ from pages.parts.view import View, view_of
 
 MOST_NAMED = 3  # models; of more their number is said
 MANY_SYSTEMS = 4  # models
-NO_INTERACTIONS = "Products of two features are columns of their own: run the analysis with them."
 NOT_DONE = {
     "queued": "is waiting for its turn; its progress is at the top of this page.",
     "running": "is still running; its progress is at the top of this page.",
@@ -91,12 +89,6 @@ def _open_view(url_path: str) -> View | None:
     if not selection.features or not selection.layers:
         what = "feature" if not selection.features else "model and one layer"
         inform(f"Choose at least one {what} in the sidebar.")
-        return None
-    try:
-        kept = [name for name in selection.features if name in analysis.pairs.resolved]
-        check_values(selection.estimator, kept, selection.interactions)
-    except InputError as error:
-        st.error(f"The choices under How it is computed: {plain(error)}", icon=":material/error:")
         return None
     if url_path == "stimuli":
         # How features vary together is the same whatever is fitted: with ridge there is no wait.
@@ -161,20 +153,8 @@ def _choose_selection(analysis: Analysis) -> Selection:
         help="The metric model is fitted again with the features that you keep, from sums over "
         "the pairs; no language model runs for it.",
     )
-    layers = _choose_layers(analysis)
-    spec = analysis.spec
-    with st.expander("How it is computed", icon=":material/tune:"):
-        estimator = choices.choose_parameter("estimator", "fit", default=spec.estimator)
-        products = choices.choose_parameter(
-            "interactions",
-            "products",
-            default=spec.interactions,
-            disabled=not analysis.pairs.interactions,
-            **({} if analysis.pairs.interactions else {"help": NO_INTERACTIONS}),
-        )
     ordered = tuple(name for name in names if name in features)
-    interactions = products == "yes" and analysis.pairs.interactions
-    return Selection(ordered, tuple(layers), estimator, interactions)
+    return replace(analysis.select(), features=ordered, layers=tuple(_choose_layers(analysis)))
 
 
 def _choose_layers(analysis: Analysis) -> list[Layer]:

@@ -215,9 +215,8 @@ def test_dropping_a_feature_needs_no_run_and_goes_along(own):
     screen.go("heatmaps")
     assert screen.traces("compare") == {"noun", "position", "equal importance", AUDIT}
     assert screen.go("trust").address["features"] == ["noun", "position"]
-    # From its address to another window; products were not computed, so none is drawn.
-    other = Screen("profiles", **{**screen.address, "products": "yes"})
-    assert "noun × position" not in other.traces("profiles")
+    # From its address to another window.
+    other = Screen("profiles", **screen.address)
     assert not [name for name in other.traces("profiles") if "kind" in name]
     other.tick_off("two", among="choice show_models")
     assert other.panels("profiles") == {"one"}
@@ -225,12 +224,10 @@ def test_dropping_a_feature_needs_no_run_and_goes_along(own):
     assert other.figures == {} and len(other.app.info) == 1
 
 
-def test_products_are_left_out_and_drawn_again_where_the_analysis_has_them(mine):
+def test_products_are_drawn_where_the_analysis_has_them(mine):
     job = ran(replace(mine.jobs[0].spec, interactions=True), mine.store)
     with_products = Screen("profiles", analysis=job.id, features=["noun", "position"])
     assert "noun × position" in with_products.traces("profiles")
-    without = Screen("profiles", **{**with_products.address, "products": "no"})
-    assert without.traces("profiles") == {"noun", "position", *SCORES, "band", AUDIT}
 
 
 def test_an_address_of_before_the_last_choice_undoes_it_only_by_back(own, monkeypatch):
@@ -296,9 +293,6 @@ def test_features_are_coded_by_value_in_a_run_of_their_own(mine):
     screen = Screen("profiles", analysis="example").unfold("folded values")
     matrices = screen.figures["values-matrices"]["data"]
     assert any(one["type"] == "heatmap" for one in matrices)
-    # An estimator that cannot tell them apart is refused before anything runs.
-    refused = Screen("heatmaps", **screen.address, fit="spearman")
-    assert "coded by value" in refused.errors[0] and refused.figures == {}
 
 
 def test_decoding_stands_beside_the_profiles_and_is_kept(mine):
