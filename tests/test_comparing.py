@@ -65,7 +65,7 @@ def test_tables_are_matched_by_their_index():
     pd.testing.assert_series_equal(means[0], means[1])
     pd.testing.assert_series_equal(means[0], means[2])
     for other, fact in (
-        (table.set_axis([f"t{number}" for number in range(80)]), "no row for 's0'"),
+        (table.set_axis([f"t{number}" for number in range(80)]), "no row named 's0'"),
         (np.ma.masked_less(IT, 0), "the array 'IT'"),
         (IT + 1j, "real numbers"),
     ):

@@ -73,10 +73,7 @@ def frequency(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
     That is log10 of the occurrences in a thousand million words, by the package `wordfreq` 3.1
     (van Heuven et al. 2014 have the scale). A word that is not in its list is missing.
 
-    Raises
-    ------
-    InputError
-        `wordfreq` is not installed, or has no list for the language.
+    Raises InputError: `wordfreq` is not installed, or has no list for the language.
     """
     if language not in (known := languages()):
         raise unknown("language of frequencies", language, known)
@@ -96,10 +93,7 @@ def frequency(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
 def languages() -> list[str]:
     """The codes of the languages that there are frequencies of.
 
-    Raises
-    ------
-    InputError
-        `wordfreq` is not installed.
+    Raises InputError: `wordfreq` is not installed.
     """
     try:
         import wordfreq
@@ -197,11 +191,8 @@ def count_words(sentence: str) -> int:
 def add_feature(stimuli: StimulusSet, name: str, language: str = LANGUAGE) -> StimulusSet:
     """The stimuli with one of `ADDED` as a further feature.
 
-    Raises
-    ------
-    InputError
-        An unknown feature; one of words where the stimuli are sentences; a column of that name is
-        there, or all stimuli have the same value.
+    Raises InputError: an unknown feature; one of words where the stimuli are sentences; a column of
+    that name is there, or all stimuli have the same value.
     """
     check_choice("feature to add", name, ADDED)
     if stimuli.level == "stimulus":
@@ -235,10 +226,7 @@ def merge_rare(stimuli: StimulusSet, name: str, least: int) -> StimulusSet:
 
     Rare are those that fewer than `least` stimuli have. A missing value stays missing.
 
-    Raises
-    ------
-    InputError
-        No categorical feature of that name; `least` is below 2; all values are rare.
+    Raises InputError: no categorical feature of that name; `least` is below 2; all values are rare.
     """
     nominal = [feature.name for feature in stimuli.features if feature.kind == "nominal"]
     check_choice("categorical feature to merge rare values of", name, nominal)
@@ -283,10 +271,7 @@ def carried_along(stimuli: StimulusSet, names: Sequence[str], purpose: str) -> S
 def with_column(stimuli: StimulusSet, name: str, values: Any, kind: Kind) -> StimulusSet:
     """The stimuli with a further feature: values (n_stimuli,).
 
-    Raises
-    ------
-    InputError
-        A column of that name is there; all stimuli have the same value.
+    Raises InputError: a column of that name is there; all stimuli have the same value.
     """
     taken = [str(column) for column in stimuli.table]
     if name in taken:
@@ -338,10 +323,7 @@ def _column(name: str, stimuli: StimulusSet) -> Any:
 def as_feature(stimuli: StimulusSet, candidate: Candidate) -> StimulusSet:
     """The stimuli with a candidate as their only feature.
 
-    Raises
-    ------
-    InputError
-        It cannot be computed.
+    Raises InputError: it cannot be computed.
     """
     cells = texts(pd.Series(candidate.values(stimuli)))
     kind = candidate.kind or guess_kind(cells)

@@ -189,10 +189,7 @@ def rows_of_numbers(
     row : the number of the first row, for messages
     names : how many cells of a row stand before its numbers
 
-    Raises
-    ------
-    InputError
-        A row has another number of cells, or one that says no number.
+    Raises InputError: a row has another number of cells, or one that says no number.
     """
     lines = []  # as texts they take ten times the memory
     for at, cells in enumerate(rows, start=row):

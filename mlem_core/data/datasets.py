@@ -36,10 +36,7 @@ SETS: dict[str, BuiltInSet] = {
 def load(name: str) -> StimulusSet:
     """A built-in stimulus set, the same on every call and every machine.
 
-    Raises
-    ------
-    InputError
-        No built-in set has this name.
+    Raises InputError: no built-in set has this name.
     """
     check_choice("stimulus set", name, SETS)
     return _read(name, SETS[name])

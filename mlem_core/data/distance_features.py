@@ -23,7 +23,7 @@ from mlem_core.base.text import many, short, some
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.added import carried_along, with_column
 from mlem_core.data.columns import GIVEN, NUMBER, Kind, rows_of_numbers, texts
-from mlem_core.data.neural_rows import TOLERANCE, naming_column, without_rounding
+from mlem_core.data.neural_rows import TOLERANCE, naming_column, rows_by_name, without_rounding
 from mlem_core.data.reading.content import content, decode
 from mlem_core.data.stimuli import Rdm, StimulusSet
 from mlem_core.data.stimulus_csv import read_written
@@ -107,7 +107,8 @@ def with_rdm(
         file = RdmFile(checked_distances(rows, what, names), tuple(map(str, names)))
     column = ""
     if file.names:
-        column, cells = _cells(stimuli, file, what)
+        column, cells, _ = naming_column(stimuli, file.names, file.corner)
+        rows_by_name([*file.names, None], cells, what, column)
     elif len(file.distances) != len(stimuli):
         raise InputError(
             f"{what} has {len(file.distances):,} rows, but there are {len(stimuli):,} stimuli; "
@@ -239,19 +240,6 @@ def _matching(ordered: Sequence[str], asked: Iterable[str], name: str) -> list[s
     return chosen
 
 
-def _cells(stimuli: StimulusSet, file: RdmFile, what: str) -> tuple[str, list[str | None]]:
-    """The column whose values are the names of an RDM, and its cells (n_stimuli,)."""
-    best, cells, n_known, wrong = naming_column(stimuli, file.names, file.corner)
-    if n_known and not wrong:
-        return best, cells
-    row, cell = next(((row, cell) for row, cell in enumerate(cells) if cell in wrong), (0, ""))
-    raise InputError(
-        f"{what} has no row named {short(str(cell))}, the stimulus in row {row + 1} (column "
-        f"{best!r}); it has {some(file.names, 5)}, and every value of a column of the stimuli "
-        "must be among them, or its cell empty."
-    )
-
-
 class RdmFile(NamedTuple):
     """The content of such a file.
 
@@ -273,10 +261,8 @@ def checked_distances(distances: FloatArray, what: str, names: Sequence[str]) ->
     what : how messages call them
     names : (n,) of its rows, for messages; without them they are counted from 1
 
-    Raises
-    ------
-    InputError
-        Not square, not finite, negative, not symmetric, not 0 on the diagonal, or 0 everywhere.
+    Raises InputError: not square, not finite, negative, not symmetric, not 0 on the diagonal, or 0
+    everywhere.
     """
     if distances.ndim != 2 or distances.shape[0] != distances.shape[1]:
         shape = " × ".join(map(str, distances.shape))
@@ -323,10 +309,8 @@ def read_rdm(path: Path | str) -> RdmFile:
 
     In text the first row and the first column are names where the first cell is no number.
 
-    Raises
-    ------
-    InputError
-        The file cannot be read, is too large, or of another form; and as `checked_distances`.
+    Raises InputError: the file cannot be read, is too large, or of another form; and as
+    `checked_distances`.
     """
     file = Path(path)
     what = f"the RDM {file.name}"

@@ -43,11 +43,8 @@ def stimulus_folds(stimuli: StimulusSet, over: str, n_folds: int, seed: int) -> 
     ----------
     over : one of `FOLDS_OVER`; "both" divides sentences as "sentences" does, and items as "items"
 
-    Raises
-    ------
-    InputError
-        As `fold_groups` and `group_folds`; folds over both where one tests fewer than 3
-        sentences or items, or more than `MOST_OVER_BOTH` of them.
+    Raises InputError: as `fold_groups` and `group_folds`; folds over both where one tests fewer
+    than 3 sentences or items, or more than `MOST_OVER_BOTH` of them.
     """
     called, group = folds_over(stimuli, "sentences"), group_name(stimuli)
     if over != "both":
@@ -105,10 +102,7 @@ def in_training(folds: IntArray, fold: int) -> NDArray[np.bool_]:
 def fold_groups(stimuli: StimulusSet, over: str) -> IntArray:
     """The group, or the item, of each stimulus that stays together in every split: (n_stimuli,).
 
-    Raises
-    ------
-    InputError
-        Folds over items of stimuli none of whose items recurs.
+    Raises InputError: folds over items of stimuli none of whose items recurs.
     """
     if over == "sentences":
         return stimuli.groups
@@ -214,12 +208,9 @@ def group_folds(groups: IntArray, cv: Any, random_state: Any, what: str = "sente
     -------
     (n_stimuli,) the fold that tests each stimulus
 
-    Raises
-    ------
-    InputError
-        Fewer groups than folds; neither a number of folds nor a splitter of these stimuli; one
-        that does not test each stimulus once; a fold with fewer than 3 stimuli (and so fewer than
-        3 pairs); no seed.
+    Raises InputError: fewer groups than folds; neither a number of folds nor a splitter of these
+    stimuli; one that does not test each stimulus once; a fold with fewer than 3 stimuli (and so
+    fewer than 3 pairs); no seed.
     """
     n_groups = len(np.unique(groups))
     if isinstance(cv, int | np.integer):

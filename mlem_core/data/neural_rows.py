@@ -84,40 +84,31 @@ def index_order(index: pd.Index, X: StimulusSet | pd.DataFrame, name: str) -> In
     if len(index) != len(theirs) or index.equals(theirs):
         return places
     counts = [one.equals(pd.RangeIndex(len(one))) for one in (index, theirs)]
-    if any(counts) and not (index.is_unique and index.isin(theirs).all()):
-        if not isinstance(X, StimulusSet) or index.dtype.kind in "iu" or counts[0]:
-            return places
-        matched = order_by_name(list(map(str, index)), X, name)
-        if matched is None:
-            raise InputError(
-                f"the rows of {name} are called {some(list(map(str, index)), 3)}, which are the "
-                "values of no column of the stimuli; give such a column, or an array without names."
-            )
-        return matched[1]
-    first = int(np.argmax(index.to_numpy() != theirs.to_numpy()))
-    named = (
-        f"row {first + 1} is {short(str(index[first]))} in {name} and {short(str(theirs[first]))}"
-    )
-    if any(counts):
+    names, wanted = ([str(text_of(one)) for one in each] for each in (index, theirs))
+    if not any(counts):
+        return rows_by_name(names, wanted, name, "index")
+    if index.is_unique and index.isin(theirs).all():
+        first = int(np.argmax(index.to_numpy() != theirs.to_numpy()))
         raise InputError(
-            f"{name} and the stimuli have the same row numbers in another order ({named} in the "
-            "stimuli), and one of them counts its rows; expected the same index for both, or an "
-            "array without one (to_numpy())."
+            f"{name} and the stimuli have the same row numbers in another order (row {first + 1} "
+            f"is {names[first]} in {name} and {wanted[first]} in the stimuli), and one of them "
+            "counts its rows; expected the same index for both, or an array without one "
+            "(to_numpy())."
         )
-    order = index.get_indexer(theirs) if index.is_unique else np.full(len(theirs), -1)
-    if (order < 0).any():
-        at = int(np.argmax(order < 0))
-        what = "has no row for" if index.is_unique else "has a name twice and so no place for"
+    if not isinstance(X, StimulusSet) or index.dtype.kind in "iu" or counts[0]:
+        return places
+    matched = order_by_name(names, X, name)
+    if matched is None:
         raise InputError(
-            f"{name} {what} {short(str(theirs[at]))}, the stimulus in row {at + 1} ({named} in the "
-            "stimuli); expected the same names in the index of both, in any order."
+            f"the rows of {name} are called {some(names, 3)}, which are the values of no column of "
+            "the stimuli; give such a column, or an array without names."
         )
-    return order.astype(np.int64)
+    return matched[1]
 
 
 def naming_column(
     stimuli: StimulusSet, names: Sequence[str], corner: str = ""
-) -> tuple[str, list[str | None], int, set[str | None]]:
+) -> tuple[str, list[str | None], int]:
     """The column of the stimuli whose values names are, as far as there is one.
 
     Parameters
@@ -125,7 +116,7 @@ def naming_column(
     names : of the rows of a file
     corner : what the file calls them; the column of that name, where there is one
 
-    Returns its name and cells, how many of the names it has, and its values that are no names.
+    Returns its name and cells, and how many of the names it has.
     """
     known = set(names)
     columns = {str(column): texts(stimuli.table[column]) for column in stimuli.table}
@@ -134,12 +125,40 @@ def naming_column(
     if corner in columns:
         columns = {corner: columns[corner]}
     n_known = {column: len(known & set(cells)) for column, cells in columns.items()}
-    wrong = {column: set(cells) - known - {None} for column, cells in columns.items()}
+    wrong = {column for column, cells in columns.items() if set(cells) - known - {None}}
     # All of its values are names, and most names are among them; else the nearest one.
     best = min(
-        columns, key=lambda column: (bool(wrong[column]) or not n_known[column], -n_known[column])
+        columns, key=lambda column: (column in wrong or not n_known[column], -n_known[column])
     )
-    return best, columns[best], n_known[best], wrong[best]
+    return best, columns[best], n_known[best]
+
+
+def rows_by_name(
+    names: Sequence[str | None], cells: Sequence[str | None], what: str, column: str
+) -> IntArray:
+    """The row of each stimulus (n_stimuli,), of rows with names.
+
+    Parameters
+    ----------
+    names : of the rows of `what`
+    cells : (n_stimuli,) the name of each stimulus, as this column has it
+
+    Raises InputError: a name twice; a stimulus whose name no row has.
+    """
+    places = {name: row for row, name in enumerate(names)}
+    if len(places) < len(names):
+        twice = next(name for row, name in enumerate(names) if places[name] != row)
+        raise InputError(
+            f"{what} has two rows named {short(str(twice))}; expected one for each name."
+        )
+    for row, cell in enumerate(cells):
+        if cell not in places:
+            raise InputError(
+                f"{what} has no row named {short(str(cell))}, the stimulus in row {row + 1} "
+                f"(column {column!r}); it has {some([name for name in names if name], 5)}; "
+                "expected a row for each stimulus."
+            )
+    return np.array([places[cell] for cell in cells], dtype=np.int64)
 
 
 def order_by_name(
@@ -151,20 +170,10 @@ def order_by_name(
 
     Raises InputError: a name twice; a column has most of the names, and others.
     """
-    column, cells, n_known, wrong = naming_column(stimuli, names)
+    column, cells, n_known = naming_column(stimuli, names)
     if not n_known or len(set(cells)) < len(cells) or n_known < _MOST * len(names):
         return None
-    places = {name: row for row, name in enumerate(names)}
-    for row, cell in enumerate(cells):
-        if cell in wrong or cell is None:
-            raise InputError(
-                f"{what} has no row named {short(str(cell))}, the stimulus in row {row + 1} "
-                f"(column {column!r}); it has {some(names, 5)}; expected a row for each stimulus."
-            )
-    if len(places) < len(names):
-        twice = next(name for row, name in enumerate(names) if places[name] != row)
-        raise InputError(f"{what} has two rows named {short(twice)}; expected one for each name.")
-    return column, np.array([places[str(cell)] for cell in cells], dtype=np.int64)
+    return column, rows_by_name(names, cells, what, column)
 
 
 def not_finite(array: NDArray[Any]) -> tuple[int, int, int]:

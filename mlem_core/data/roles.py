@@ -182,11 +182,8 @@ def apply_roles(
     kinds : column -> one of `FEATURES`, for those that are features; of others it says nothing
     counts_from : one of `COUNTS_FROM`, the number of the first word of a sentence
 
-    Raises
-    ------
-    InputError
-        An unknown column or role; no sentence or more than one; a word that is not in its sentence,
-        or is there twice; and as `from_frame`.
+    Raises InputError: an unknown column or role; no sentence or more than one; a word that is not
+    in its sentence, or is there twice; and as `from_frame`.
     """
     asked = dict(roles or {})
     for column, role in asked.items():

@@ -84,10 +84,7 @@ def read_written(
     name : how the set is called; by default the file's name
     ordered, nominal : features whose kind is not what their values suggest
 
-    Raises
-    ------
-    InputError
-        It is no CSV in UTF-8 with commas, or its content breaks the contract.
+    Raises InputError: it is no CSV in UTF-8 with commas, or its content breaks the contract.
     """
     data, file_name = content(source)
     name = name or file_name

@@ -276,10 +276,7 @@ def sample_rows(
     n : how many rows at least; all where there are no more
     balance : columns of `frame`
 
-    Raises
-    ------
-    InputError
-        A sample of fewer than 2 stimuli; an unknown column to balance.
+    Raises InputError: a sample of fewer than 2 stimuli; an unknown column to balance.
     """
     if n < 2:
         raise InputError(f"found a sample of {n} stimuli; at least 2 are needed to compare.")

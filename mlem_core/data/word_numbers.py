@@ -78,11 +78,8 @@ def word_indices(
     name : of the column, for messages
     counts_from : one of `COUNTS_FROM`
 
-    Raises
-    ------
-    InputError
-        A word that its sentence does not have, or has more than once; a number that is not in its
-        sentence where numbers count from 1.
+    Raises InputError: a word that its sentence does not have, or has more than once; a number that
+    is not in its sentence where numbers count from 1.
     """
     present = [cell for cell in cells if cell is not None]
     if sum(bool(NUMBER.fullmatch(cell.strip())) for cell in present) < len(present) / 2:

@@ -339,10 +339,8 @@ def n_subjects(
     distances : the arrays of a subject are distances, square or condensed
     needed : it is an error that they have none
 
-    Raises
-    ------
-    InputError
-        The file cannot be read; its arrays are of different numbers of subjects, or of none.
+    Raises InputError: the file cannot be read; its arrays are of different numbers of subjects, or
+    of none.
     """
     check_format(path, first_column)
     arrays, _ = _with_labels(path, HowRead(first_column=first_column))

@@ -96,11 +96,8 @@ def extract(
     ----------
     progress : called with (done, total) sentences before each forward pass and at the end
 
-    Raises
-    ------
-    InputError
-        Naming the row: a sentence that is too long or does not fit into memory, a word without a
-        token, a state that is not finite.
+    Raises InputError: naming the row: a sentence that is too long or does not fit into memory, a
+    word without a token, a state that is not finite.
     """
     report = progress or (lambda done, total: None)
     tokenized = tokenize(stimuli, loaded, options.special_tokens)

@@ -180,10 +180,7 @@ def load_with_head(loaded: LoadedModel) -> Any:
 
     One that is not causal has the head that predicts masked tokens.
 
-    Raises
-    ------
-    InputError
-        Its files have no such head.
+    Raises InputError: its files have no such head.
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoModelForMaskedLM

@@ -55,10 +55,8 @@ def surprisal(stimuli: StimulusSet, name: str, device: str = "auto") -> FloatArr
     stimuli : words
     name : of a model, as for `mlem_core.models.loading.open_model`
 
-    Raises
-    ------
-    InputError
-        The stimuli are sentences, the model is not causal or cannot be used, a row cannot be read.
+    Raises InputError: the stimuli are sentences, the model is not causal or cannot be used, a row
+    cannot be read.
     """
     if stimuli.level != "word":
         raise InputError(
@@ -138,10 +136,7 @@ def masked_surprisal(
     model : with the head that predicts masked tokens
     during : as in `word_predictions`
 
-    Raises
-    ------
-    InputError
-        The tokenizer has no token for what is masked.
+    Raises InputError: the tokenizer has no token for what is masked.
     """
     import torch
 

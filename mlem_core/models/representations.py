@@ -154,10 +154,7 @@ def depends_on(
 ) -> dict[str, Any]:
     """The key of the entry of hidden states beside `STAGE` and `VERSION`: all they depend on.
 
-    Raises
-    ------
-    InputError
-        There is no such model or pooling.
+    Raises InputError: there is no such model or pooling.
     """
     return {
         "stimuli": _digest(stimuli),

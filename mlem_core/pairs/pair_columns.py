@@ -101,11 +101,8 @@ class PairColumns:
             section 2.1.1); "level": missing is a value of its own, at distance 1 from all others
         interactions : also 2 Δ_f Δ_g of every two features (Jalouzot et al. 2024, appendix D)
 
-        Raises
-        ------
-        InputError
-            An unknown policy, no features, interactions of features that are coded by value, or
-            more than `MAX_COLUMNS` columns.
+        Raises InputError: an unknown policy, no features, interactions of features that are coded
+        by value, or more than `MAX_COLUMNS` columns.
         """
         check_choice("policy for missing values", missing, MISSING)
         if not columns:

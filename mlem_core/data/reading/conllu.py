@@ -133,10 +133,8 @@ def read_sentences(sources: Sequence[Source], encoding: str | None = None) -> Tr
     sources : paths, contents, or binary files
     encoding : by default it is detected; CoNLL-U should be UTF-8
 
-    Raises
-    ------
-    InputError
-        A file cannot be read or is no CoNLL-U (which sentence, and why); no sentence remains.
+    Raises InputError: a file cannot be read or is no CoNLL-U (which sentence, and why); no sentence
+    remains.
     """
     bank = Treebank("")
     names: list[str] = []

@@ -169,10 +169,7 @@ def content(
     ----------
     what, called : what messages say that is expected, and how they call the source
 
-    Raises
-    ------
-    InputError
-        The file cannot be read or has more than `MAX_BYTES`.
+    Raises InputError: the file cannot be read or has more than `MAX_BYTES`.
     """
     if isinstance(source, bytes):
         data, size, name = source, len(source), "the CSV"
@@ -208,10 +205,7 @@ def decode(data: bytes, name: str, encoding: str | None = None) -> tuple[str, st
     sign stands inside a word. (On short English or German text in Windows-1252, charset-normalizer
     3.5 answers cp775, cp852 or cp1250.)
 
-    Raises
-    ------
-    InputError
-        It is in none of these, not in `encoding`, or no text.
+    Raises InputError: it is in none of these, not in `encoding`, or no text.
     """
     asked = encoding
     encoding = encoding or _detect(data)
@@ -328,10 +322,7 @@ def parse(
     name : how messages call the file
     read_as : its separator, whether it is `literal`, and the row of its header
 
-    Raises
-    ------
-    InputError
-        No CSV, empty, or ragged.
+    Raises InputError: no CSV, empty, or ragged.
     """
     separator, literal = read_as.separator or ",", read_as.literal
     kind = SEPARATORS.get(separator, repr(separator))

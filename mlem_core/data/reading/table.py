@@ -227,11 +227,8 @@ def read_table(
     read_as : how it is to be read; what is None there is detected
     what : what messages call a table of this kind
 
-    Raises
-    ------
-    InputError
-        The file is missing, over `MAX_BYTES`, in an encoding that cannot be told, no table, or
-        ragged; a choice of `read_as` that does not go with it.
+    Raises InputError: the file is missing, over `MAX_BYTES`, in an encoding that cannot be told, no
+    table, or ragged; a choice of `read_as` that does not go with it.
     """
     data, file_name = content(source, f"a {what}", "the file")
     name = name or file_name
@@ -390,10 +387,8 @@ def with_words(
     Without a sentence they are those of the words of each sentence_id; with spans of characters,
     the word_index is that of the word in which a span ends. Any other table is as it was.
 
-    Raises
-    ------
-    InputError
-        An empty word; a span that is not in its sentence, ends with a space, or has one side only.
+    Raises InputError: an empty word; a span that is not in its sentence, ends with a space, or has
+    one side only.
     """
     sentence, word, group, start, end = (
         having(chosen, role) for role in ("sentence", "word", "sentence_id", *SPAN)

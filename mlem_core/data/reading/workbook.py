@@ -62,11 +62,8 @@ def read_sheet(data: bytes, name: str, read_as: ReadAs) -> _Sheet:
     read_as : its sheet by name, or number from 1 (None is the first one that is shown and has a
         cell), and the row of its header
 
-    Raises
-    ------
-    InputError
-        No workbook, damaged, too large, no such sheet, rows or cells out of order, an error value,
-        a formula that was never computed.
+    Raises InputError: no workbook, damaged, too large, no such sheet, rows or cells out of order,
+    an error value, a formula that was never computed.
     """
     if data.startswith(_BEFORE_2007):
         raise InputError(f"{name} is an Excel file of before 2007; save it as .xlsx or as CSV.")
