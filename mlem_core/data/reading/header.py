@@ -146,7 +146,7 @@ def _have_row_names(names: Sequence[str], below: Sequence[Sequence[str]]) -> boo
 def _without_remarks(
     rows: Iterable[list[str]], width: int, notes: list[str]
 ) -> Iterator[list[str]]:
-    """Rows that have a cell, without those at the end that are remarks, of which a note is made.
+    """Rows that have a cell, without those at the end that are remarks; a note says so.
 
     A remark is the first cell alone of a row that has fewer than the others, or stands apart.
     """
