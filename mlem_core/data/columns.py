@@ -34,6 +34,9 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _COMMA_NUMBER = re.compile(
     r"[+-]?(\d{1,3}(\.\d{3})+(,\d+)?|\d+,?\d*|,\d+)([eE][+-]?\d+)?", re.ASCII
 )
+_ANY_NUMBER = re.compile(f"{NUMBER.pattern}|{_COMMA_NUMBER.pattern}", re.ASCII)
+# A minus sign that is no hyphen, as Numbers and word processors write it.
+_MINUS = re.compile(r"\A\s*[\u2010-\u2013\u2212\ufe63\uff0d](?=[\d.,])")
 _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 # No value in any column; "null", "none" and "na" may be one among names (a null subject, a
 # na-adjective).
@@ -42,13 +45,14 @@ _NEVER = frozenset({"NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "NU
 _STROKES = frozenset({"-", "--", "–", "—", "_"})
 # A number as other places or programs write it: 1,234 or 1 234, 5 %, €5, −5, 0x1F, (5), ~5, 5-.
 _LIKE_NUMBER = re.compile(
-    r"['(~≈<>]?[+-]?\s?[$€£¥]?\s?[+-]?\d[\d\s.,'’_]*([eE][+-]?\d+)?\)?"
+    r"['(~≈<>]?[+-]?\s?[$€£¥]?\s?[+-]?\d[\d\s.,'’_٫٬]*([eE][+-]?\d+)?\)?"
     r"\s?([%‰°$€£¥-]|ms|sec|k?Hz|dB|px|cm|mm|kg)?|0[xX][0-9a-fA-F]+"
 )
 _DATE = re.compile(r"\d{1,2}\.\d{1,2}\.(\d\d){1,2}")
 # No value among numbers, in any case.
 MISSING_AMONG_NUMBERS = frozenset(
     {mark.casefold() for mark in _NEVER | _STROKES}
+    | {f".{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"}  # of Stata
     | {"none", "null", "na", "n.a.", ".", "..", "?", "missing", "undefined"}
 )
 
@@ -70,8 +74,7 @@ def missing_marks(cells: Cells, marks: Sequence[str] | None = None) -> set[str]:
         return values & set(marks)
     odd = {value for value in values if value.casefold() in MISSING_AMONG_NUMBERS}
     if values - odd and all(
-        NUMBER.fullmatch(value) or _COMMA_NUMBER.fullmatch(value) or _INFINITE.fullmatch(value)
-        for value in values - odd
+        _ANY_NUMBER.fullmatch(value) or _INFINITE.fullmatch(value) for value in values - odd
     ):
         return odd
     never = values & _NEVER
@@ -89,6 +92,15 @@ def without_marks(cells: Cells, marks: Sequence[str] | None = None) -> list[str 
         return None if cell is None or cell.strip() in missing else cell.strip()
 
     return list(map(cache(stripped), cells))
+
+
+def with_hyphens(cells: Cells) -> Cells:
+    """Cells with a hyphen for the minus sign where every value is a number then."""
+    if not any(map(_MINUS.match, filter(None, {*cells}))):
+        return cells
+    plain = [cell and _MINUS.sub("-", cell, count=1) for cell in cells]
+    numbers = {*map(str.strip, filter(None, plain))} - missing_marks(plain)
+    return plain if all(map(_ANY_NUMBER.fullmatch, numbers)) else cells
 
 
 def with_points(cells: Cells, marks: Sequence[str] | None = None) -> list[str | None] | None:

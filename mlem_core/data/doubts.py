@@ -41,6 +41,8 @@ _TOTALS = {"total", "totals", "sum", "mean", "average", "summe", "gesamt", "mitt
 _SPECIAL = re.compile(
     r"\[(?:MASK|CLS|SEP|PAD|UNK)\]|</?(?:s|unk|pad|mask|bos|eos|sep|cls)>|<\|[\w ]+\|>"
 )
+_TRUTHS = {"true", "t", "yes", "y", "1", "1.0", "false", "f", "no", "n", "0", "0.0"}
+_WHOLE = re.compile(r"-?\d+(\.0*)?", re.ASCII)
 _ZEROS = re.compile(r"[+-]?0\d+(\.\d*)?", re.ASCII)
 _MOST_ODD = 0.2  # of the cells of a column of numbers
 _COUNTED = 10  # of fewer rows a feature may well be 1, 2, 3
@@ -50,6 +52,10 @@ _HARD_TO_SEE = {
     "a character of HTML or of a workbook's XML": re.compile(
         r"&(amp|lt|gt|quot|apos|nbsp|#\d+);|_x[0-9A-F]{4}_"
     ),
+    "tags or marks of words": re.compile(
+        r"</?(?!s>|unk>|pad>|mask>|[be]os>|sep>|cls>)[a-z]\w*>|(?<!\S)\*\w+\*(?!\S)"
+    ),
+    "words joined by _": re.compile(r"(?<=[^\W\d_])_(?=[^\W\d_])"),
     "UTF-8 that was read in another encoding": re.compile(r"[ÂÃ][\x80-\xbf]|â€|ï»¿"),
 }
 # Controls, spaces of other widths, what joins, parts or turns, what replaces a lost character.
@@ -117,6 +123,11 @@ def of_names(column: str, cells: Cells, guessed: bool, detected: bool) -> Iterat
             "give the column the role ordered if their differences matter."
         )
     yield from of_spellings(f"the feature {short(column)}", cells)
+    if len(values) > 2 and {value.casefold() for value in values} <= _TRUTHS:
+        yield (
+            f"The feature {short(column)} has yes and no in several ways, which count as different "
+            f"({listed(sorted(values))}): write each in one way."
+        )
     # They count as values, because they may be some: `null`, `?` and the like among words; `none`
     # is one often enough.
     marks = {cell for cell in values if cell.casefold() in MISSING_AMONG_NUMBERS - {"none"}}
@@ -211,7 +222,7 @@ def of_ordered(columns: Mapping[str, Cells], sentences: Cells) -> Iterator[Doubt
         counts = Counter(cell for cell in cells if cell is not None)
         few = 2 < len(counts) <= _MOST_CLASSES and 3 * len(counts) <= counts.total()
         parts = map(str.lower, re.findall("[A-Z]?[a-z]+", name))
-        if few and not any(map(_AMOUNT.fullmatch, parts)) and all(map(str.isdecimal, counts)):
+        if few and not any(map(_AMOUNT.fullmatch, parts)) and all(map(_WHOLE.fullmatch, counts)):
             classes.append(name)
         if name in ("start_idx", "end_idx"):
             yield Doubt(
@@ -221,11 +232,30 @@ def of_ordered(columns: Mapping[str, Cells], sentences: Cells) -> Iterator[Doubt
                 *_left_out(name),
             )
     if classes:
+        minus = any({"-1", "-1.0"} & {*columns[name]} for name in classes)
+        none = ", and name -1 as a missing value if it says that there is none" * minus
         yield Doubt(
             f"{some(classes, 5)} {'has' if len(classes) == 1 else 'have'} few whole numbers, "
             "whose differences count, so that 3 is nearer to 2 than to 0: give the role nominal "
-            "if numbers stand for names.",
+            f"if numbers stand for names{none}.",
             *_as_names(*classes),
+        )
+    start, end = (
+        next((name for name in columns if re.search(part, name, re.IGNORECASE)), "")
+        for part in ("start|begin", "end|stop")
+    )
+    rows = zip(columns.get(start, ()), columns.get(end, ()), sentences, strict=False)
+    spans = (  # in which an emoji may count as two characters
+        f"{a}{b}".isdecimal() and int(f"{a}") < int(f"{b}") <= len(f"{text}".encode("utf-16")) / 2
+        for a, b, text in rows
+    )
+    if start and end and all(spans):
+        yield Doubt(
+            f"The columns {short(start)} and {short(end)} are features, and seem to be the "
+            "characters of a word: give them the roles start_idx and end_idx, or leave them out.",
+            f"Use {start} and {end}",
+            "role",
+            (f"{start}=start_idx", f"{end}=end_idx"),
         )
     last = [cells for cells in columns.values() if cells[-1]]
     sums = bool(last) and len(sentences) > _FEWEST_ADDED and all(map(_ends_with_sum, last))
@@ -318,14 +348,18 @@ def group_doubts(column: str, ids: Cells, sentences: Cells) -> Iterator[str]:
             break
 
 
-def of_thousands(header: Sequence[str], columns: Sequence[Cells]) -> Iterator[str]:
+def of_thousands(header: Sequence[str], columns: Sequence[Cells], decimal: str) -> Iterator[str]:
     """Doubts about columns whose decimal signs all stand before three digits, in a table with
-    decimal commas."""
+    decimal commas, or beside larger numbers without one (1.234 and 850)."""
     for name, cells in zip(header, columns, strict=True):
-        for sign in ",.":
+        values = [cell for cell in dict.fromkeys(cells) if cell]
+        plain = [int(cell) for cell in values if re.fullmatch("[0-9]{1,3}", cell)]
+        for sign in ",." if decimal == "," else "." * bool(plain):
             pattern = re.compile(rf"[+-]?[1-9]\d{{0,2}}\{sign}\d{{3}}", re.ASCII)
-            like = [cell for cell in cells if cell and sign in cell]
+            like = [cell for cell in values if sign in cell]
             if like and all(pattern.fullmatch(cell.strip()) for cell in like):
+                if decimal == "." and max(plain) <= max(map(float, like)):
+                    continue
                 yield (
                     f"In the column {short(name)} {_at(like[0], cells)} counts as "
                     f"{float(like[0].replace(',', '.')):g}: write thousands without a sign between "

@@ -217,6 +217,8 @@ def apply_roles(
             column = column if column.startswith(UNIT) else UNIT + column.lstrip("_")
         elif role in ("ignore", *SPAN):
             column = carried_name(column, list(chosen))
+        if role == "sentence":
+            cells = [None if cell == "#N/A" else cell for cell in cells]  # of a spreadsheet
         columns[role if role in (*CARRIED, "stimulus") else column] = cells
     ordered, nominal = (having(chosen, kind) for kind in FEATURES)
     stimuli = from_cells(list(columns), list(columns.values()), table.name, ordered, nominal)
@@ -306,7 +308,8 @@ def _check_roles(chosen: Mapping[str, str], name: str) -> None:
     if not text and not no_text:
         raise InputError(
             f"no column of {name} has the role of the sentence, as one called sentence or text or "
-            f"with several words in its cells would; choose one of {some(list(chosen))}."
+            f"with several words in its cells would; choose one of {some(list(chosen))}, or those "
+            "with the roles word and sentence_id where a row is a word."
         )
     for column, role in chosen.items():
         if role in FEATURES and (column in CARRIED or column.startswith("_")):

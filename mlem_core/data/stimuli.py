@@ -321,9 +321,10 @@ def without_punctuation(word: str) -> str:
 def bare(word: str) -> str:
     """A word as words are compared: `without_punctuation` and without case.
 
-    It has as many characters as the word with its case: ß stays one, and so does İ.
+    Apostrophes are one. It has as many characters as the word with its case: ß stays one, and so
+    does İ.
     """
-    return without_punctuation(word).lower().replace("i\u0307", "i")
+    return re.sub("[‘’ʼ]", "'", without_punctuation(word).lower().replace("i\u0307", "i"))
 
 
 def words_in(sentences: Sequence[str | None]) -> IntArray:

@@ -45,7 +45,9 @@ _MARKS = (
 )
 # Of Windows-1252 read as such: what stands between two letters of a word only where the text is in
 # another encoding, and a capital after a small letter.
-_ODD = re.compile(r"(?<=[^\W\d_])[^\x00-\x7f\w’‘“”–—…·­](?=[^\W\d_])|(?<=[a-z])[À-ÞŠŒŽŸ]")
+_ODD = re.compile(
+    r"(?<=[^\W\d_])(?:[^\x00-\x7f\w’‘“”–—…·­]|[¹³¼½¾])(?=[^\W\d_])|(?<=[a-z])[À-ÞŠŒŽŸ]"
+)
 MOST_ODD = 0.1
 MOST_ACCENTS = 0.3
 # An apostrophe that `write_table` put before what a spreadsheet may take for a formula.
@@ -229,8 +231,8 @@ def decode(data: bytes, name: str, encoding: str | None = None) -> tuple[str, st
     if "\0" in text:
         where = _row_after(text[: text.index("\0")].count("\n"))
         raise InputError(
-            f"{name} is no text: {where} is a null character; expected plain text, or a choice of "
-            "its encoding (utf-16 may have no mark of its own)."
+            f"{name} is no text: {where} is a null character; expected plain text, as "
+            "SPSS, Stata and R export it, or a choice of its encoding (utf-16 may have no mark)."
         )
     return text, codecs.lookup(encoding).name
 

@@ -31,6 +31,7 @@ from mlem_core.data.columns import (
     kind_of_types,
     text_of_value,
     texts,
+    with_hyphens,
     with_points,
     without_marks,
 )
@@ -49,12 +50,22 @@ from mlem_core.data.reading.content import (
 )
 from mlem_core.data.reading.workbook import is_workbook, read_sheet
 
+_Read = tuple[list[str], Columns, list[Kind | None], ReadAs, tuple[str, ...]]
 _PARQUET = b"PAR1"  # how such a file begins
 _JSON_ARRAY, _BETWEEN = re.compile(r"\s*\[\s*\{"), re.compile(r"[\s,]*")
 # A first word of a sentence, with ten columns.
 _TREEBANK = re.compile(
     r"^(?:# [^\n]*\n)*1\t[^\t\n]+(?:\t[^\t\n]*){8}\n2\t[^\t\n]+(?:\t[^\t\n]*){8}$", re.M
 )
+# How files of other kinds begin, and what they are.
+_OTHERS = {
+    r'\s*File type = "ooTextFile': "an object of Praat: save it as tab-separated text there",
+    r"(?i:@(UTF8|Begin)\b|\s*<(\?xml|!doctype|html)\b)": "a transcript in CHAT or XML (ELAN): "
+    "export it as a table there",
+    r"\s*-DOCSTART-|(\S+[ \t](\S+[ \t])*(O|[BIESLU]-\S+)\s*\n){3}": "a word a line, as in "
+    "CoNLL-2003: write it with a header, and columns word and sentence_id",
+}
+_ERROR = re.compile(r"#(DIV/0!|NAME\?|NULL!|NUM!|REF!|VALUE!|ERROR!|SPILL!|CALC!)")
 _BYTES = 100  # that a cell takes while it is read
 
 
@@ -173,6 +184,7 @@ SPAN = ("start_idx", "end_idx")
 DETECTED = ReadAs()
 # JSON may name one of the two numbers that UTF-16 has for an emoji alone.
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_WIDE = re.compile("[\U00010000-\U0010ffff]")
 # What pandas calls a column without a name.
 _OF_PANDAS = re.compile(r"Unnamed: \d+|__index_level_\d+__")
 _QUOTED = re.compile(r"""(["'“”‘’]).*["'“”‘’]""", re.DOTALL)
@@ -247,16 +259,23 @@ def read_table(
         raise InputError(f"{name} is empty; expected a header and at least two rows.")
     header = [_plain(cell) for cell in header]
     _check_header(header, columns, name)
+    for column, cells in zip(header, columns, strict=True):
+        for cell in filter(_ERROR.fullmatch, map(str, {*cells})):
+            raise InputError(
+                f"row {cells.index(cell) + 1} of {name} has the error {cell} of a spreadsheet in "
+                f"the column {short(column)}; correct its formula."
+            )
     header, kept, renamed = _own_names(header, columns)
     columns, kinds = [columns[i] for i in kept], [kinds[i] for i in kept]
+    columns = [list(with_hyphens(cells)) for cells in columns]
     # Where commas separate cells, a comma in a number is more often one between thousands.
     decimal = read_as.decimal or "."
     if read_as.decimal is None and read_as.separator != ",":
         written = (cells for cells, kind in zip(columns, kinds, strict=True) if kind is None)
         pointed = (with_points(cells, read_as.missing) for cells in written)
         decimal = "," if any(cells is not None for cells in pointed) else "."
+    notes = (*notes, *of_thousands(header, columns, decimal))
     if decimal == ",":
-        notes = (*notes, *of_thousands(header, columns))
         columns = [
             (kind is None and with_points(cells, read_as.missing)) or cells
             for cells, kind in zip(columns, kinds, strict=True)
@@ -267,10 +286,11 @@ def read_table(
     return Table(name, frame, read_as, notes, known)
 
 
-def _of_text(
-    text: str, encoding: str, name: str, read_as: ReadAs
-) -> tuple[list[str], Columns, list[Kind | None], ReadAs, tuple[str, ...]]:
+def _of_text(text: str, encoding: str, name: str, read_as: ReadAs) -> _Read:
     """Header, columns and their kinds of a text, how it was read, and sentences about it."""
+    for pattern, what in _OTHERS.items():
+        if re.match(pattern, text):
+            raise InputError(f"{name} is no table, but {what}.")
     if _TREEBANK.search(text[:LOOKED_AT]):
         raise InputError(
             f"{name} is a treebank (ten columns of CoNLL-U): give it the ending .conllu, so "
@@ -286,9 +306,7 @@ def _of_text(
         text = rest
     separator = read_as.separator or separator
 
-    def parsed(
-        literal: bool,
-    ) -> tuple[list[str], Columns, list[Kind | None], ReadAs, tuple[str, ...]]:
+    def parsed(literal: bool) -> _Read:
         how = replace(read_as, separator=separator, encoding=encoding, literal=literal)
         header, columns, how, notes = parse(text, name, how)
         return header, columns, [None] * len(header), how, notes
@@ -403,6 +421,10 @@ def with_words(
     elif len(sentence) == len(start) == len(end) == 1 and not having(chosen, "word_index"):
         cells = (texts(table.frame[column[0]]) for column in (sentence, start, end))
         columns = {"word_index": list(map(_word_of, range(len(table.frame)), *cells))}
+        if any(map(_WIDE.search, table.frame[sentence[0]].dropna())):
+            notes = (
+                f"In {start[0]} and {end[0]} an emoji is one character; some programs write 2.",
+            )
     elif start or end:
         raise InputError(
             f"the characters of the words of {table.name} are in {some([*start, *end])}; expected "
