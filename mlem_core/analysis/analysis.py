@@ -179,7 +179,19 @@ class Analysis:
         items = untested_items(self.folds, self.stimuli.groups, self.stimuli.items)
         if self.pairs.n_pairs == n_pairs(len(self.stimuli)):
             return PairDesign.complete(len(self.stimuli), items)
-        return PairDesign.of(self.folds, self.spec.pairs or None, self.spec.seed, items=items)
+        design = PairDesign.of(self.folds, self.spec.pairs or None, self.spec.seed, items=items)
+        return design.without(self.pairs.missing)
+
+    @property
+    def lacks_pairs(self) -> str:
+        """Why nothing that takes all pairs can be computed: a sentence, "" where it can be."""
+        if not len(self.pairs.missing):
+            return ""
+        return (
+            f"found {many(len(self.pairs.missing), 'pair')} of stimuli without a distance; chance, "
+            "intervals and other similarities need all pairs, so fill these in, or leave stimuli "
+            "out."
+        )
 
     @property
     def layer_names(self) -> dict[Layer, str]:
@@ -250,6 +262,8 @@ class Analysis:
         chosen = {**selection.to_dict(), "layers": layers}
         if len({*fold_choices(self.manifest)}) > 1:
             more["folds_choose"] = fold_choices(self.manifest)
+        if len(self.pairs.missing):
+            more["missing_pairs"] = self.pairs.missing.tolist()
         return {"stimuli": self.stimuli.identity, **chosen, **self.spec.pair_choices, **more}
 
     def kept(self, stage: Stage[T], store: Store | None, of: Of = None, **more: Any) -> T | None:

@@ -14,20 +14,20 @@ from numpy.typing import NDArray
 
 from mlem_core.analysis import pair_errors
 from mlem_core.analysis.pair_errors import design_errors, errors_sentence
-from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.analysis.spec import AnalysisSpec, over_repetitions
 from mlem_core.base.errors import InputError
 from mlem_core.base.room import check_free, check_memory, give_back_memory
-from mlem_core.base.text import listed, percent
+from mlem_core.base.text import listed, many, percent
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Report, counting
 from mlem_core.base.work import cores
 from mlem_core.base.workers import NOT_SHARED, in_processes, run_units
-from mlem_core.data.folds import untested_items
+from mlem_core.data.folds import FEWEST_TESTED, untested_items
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.models.representations import Representations
 from mlem_core.pairs.columns import FeatureColumn
 from mlem_core.pairs.designs import PairDesign, n_pairs
-from mlem_core.pairs.distances import squared_distances
+from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
 from mlem_core.pairs.ranks import IN_MEMORY_BYTES, PairRanks
 from mlem_core.pairs.statistics import (
     LARGE,
@@ -84,24 +84,28 @@ def layer_statistics(
     columns : of the features
     """
     items = untested_items(folds, stimuli.groups, stimuli.items)
-    design = PairDesign.of(folds, spec.pairs or None, spec.seed, items=items)
+    missing = missing_pairs(spec, sources)
+    places = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *missing.values()]))
+    design = PairDesign.of(folds, spec.pairs or None, spec.seed, items=items).without(places)
     progress = counting(report, "pairs of stimuli", "layers")
     depends_on = {
         "stimuli": stimuli.identity,
         "layers": [[source.identity, number] for (_, number), source in sources.items()],
         "interactions": spec.interactions,
         # Whose scores have errors from the choice of the pairs.
-        "estimator": None if design.is_complete else spec.estimator,
+        "estimator": None if design.n_designs == 1 else spec.estimator,
         **spec.pair_choices,
     }
     digest = store.key(STATISTICS.name, STATISTICS.version, **depends_on)
     first = None if stimuli.word_index is None else stimuli.word_index == 0
-    passes = LayerPasses(digest, columns, folds, items, first, spec, store.root)
+    passes = LayerPasses(digest, columns, folds, items, places, first, spec, store.root)
 
     def make() -> AnalysisStatistics:
         progress(0, len(sources))
         _check_room(design, sources, store)
         compared = passes.compared(design)
+        if missing:
+            _check_tested(compared, missing)
         check_memory(
             8 * sum(test.n_sums for test in compared.tests) * len(sources),
             f"the test pairs of {len(sources)} layers",
@@ -112,6 +116,14 @@ def layer_statistics(
         else:
             results = _by_threads(compared, spec, sources, progress)
         statistics = _statistics_of(compared, spec, list(sources), results, store)
+        if missing:
+            note = (
+                f"Pairs of stimuli without a distance in "
+                f"{listed([*map(_layer_name, missing)], most=5)} are left out of every layer: "
+                f"{len(places):,} of {n_pairs(len(stimuli)):,}."
+            )
+            pairs = replace(statistics.pairs, missing=places)
+            statistics = statistics._replace(pairs=pairs, notes=[note, *statistics.notes])
         give_back_memory()
         return statistics
 
@@ -120,6 +132,32 @@ def layer_statistics(
         if LAYERS.where(store, key) is not None:
             store.remove(LAYERS.name, LAYERS.version, **key)
     return statistics
+
+
+def missing_pairs(
+    spec: AnalysisSpec, sources: Mapping[Layer, Representations]
+) -> dict[Layer, IntArray]:
+    """Places, among all pairs, of those that a layer of given distances has none for, by layer."""
+    missing = {}
+    for (model, number), source in sources.items():
+        if spec.distance_of(model) == PRECOMPUTED and not over_repetitions(spec, model):
+            unknown = np.isnan(source[number])
+            places = np.flatnonzero(unknown[np.triu_indices(len(unknown), 1)])
+            if len(places):
+                missing[model, number] = places
+    return missing
+
+
+def _check_tested(compared: ComparedPairs, missing: Mapping[Layer, IntArray]) -> None:
+    """Raise InputError where pairs without a distance leave too few to test a fold."""
+    counts = [len(test.first) for test in compared.tests]
+    if min(counts) < FEWEST_TESTED:
+        most = max(missing, key=lambda layer: len(missing[layer]))
+        raise InputError(
+            f"fold {np.argmin(counts)} is left with {many(min(counts), 'pair')} of stimuli that "
+            f"have a distance in every layer; each fold needs at least {FEWEST_TESTED}, so leave "
+            f"out layers or stimuli ({_layer_name(most)} lacks {many(len(missing[most]), 'pair')})."
+        )
 
 
 def _statistics_of(
@@ -156,7 +194,7 @@ def _statistics_of(
             f"One unit has nearly all of the variance of {listed(one_unit, most=5)}, so that "
             "distances tell little else: look whether it is a measurement or a number of the row."
         )
-    if compared.design.is_complete:
+    if compared.design.n_designs == 1:
         return AnalysisStatistics(pairs, notes, positions, pair_errors.none(), shares)
     n_designs, n_stimuli = compared.design.n_designs, compared.design.n_stimuli
     used = [layers[position] for position in positions]
@@ -230,6 +268,7 @@ class LayerPasses:
     columns: Sequence[FeatureColumn] = field(compare=False)
     folds: IntArray = field(compare=False)
     items: IntArray | None = field(compare=False)
+    missing: IntArray = field(compare=False)
     first: NDArray[np.bool_] | None = field(compare=False)
     spec: AnalysisSpec = field(compare=False)
     root: Path = field(compare=False)
@@ -266,7 +305,8 @@ class LayerItem(NamedTuple):
 def _compared(passes: LayerPasses) -> ComparedPairs:
     """The compared pairs, made once by each worker: they are larger than what they are made of."""
     folds, spec = passes.folds, passes.spec
-    return passes.compared(PairDesign.of(folds, spec.pairs or None, spec.seed, items=passes.items))
+    design = PairDesign.of(folds, spec.pairs or None, spec.seed, items=passes.items)
+    return passes.compared(design.without(passes.missing))
 
 
 def keep_layer(passes: LayerPasses, item: LayerItem) -> None:

@@ -194,6 +194,8 @@ def check_comparable(analysis: Analysis, similarity: Similarity) -> None:
     design, n = analysis.design, len(analysis.stimuli)
     similarity.check_enough(n)
     if similarity.divides and not similarity.of_ranks and not design.is_complete:
+        if analysis.lacks_pairs:
+            raise InputError(analysis.lacks_pairs)
         raise InputError(
             f"found an analysis of {design.n_pairs:,} of the {n_pairs(n):,} pairs of its stimuli; "
             f"the {similarity.called} needs all pairs, so choose fewer stimuli (--sample), or all "

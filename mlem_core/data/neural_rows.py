@@ -191,23 +191,26 @@ def not_finite(array: NDArray[Any]) -> tuple[int, int, int]:
 
 
 def without_rounding(square: NDArray[Any]) -> NDArray[Any]:
-    """Distances (n, n) with 0 where rounding alone left another number, and on a diagonal of NaN.
+    """Distances (n, n) with a diagonal of 0, and 0 where rounding alone left less.
 
-    Cosines of 32 bits leave ±1e-7 there; MATLAB and rsatoolbox write NaN on the diagonal.
+    Nobody compares a stimulus with itself: cosines of 32 bits leave ±1e-7 on the diagonal, MATLAB
+    and rsatoolbox NaN, halves of the data their noise. A diagonal above the mean, which is that of
+    similarities, stays.
     """
-    if square.dtype.kind != "f" or not (np.diag(square).any() or (square < 0).any()):
+    if not (np.diag(square).any() or (square < 0).any()):
         return square
     square = np.array(square)
     diagonal = np.einsum("ii->i", square)  # a view
     diagonal[np.isnan(diagonal)] = 0
+    if diagonal.mean() < np.nanmean(square):
+        diagonal[:] = 0
     least = TOLERANCE * float(np.nanmax(np.abs(square), initial=0.0))
-    diagonal[np.abs(diagonal) <= least] = 0
     square[(square < 0) & (square >= -least)] = 0
     return square
 
 
 def are_distances(square: NDArray[Any]) -> bool:
-    """Whether (n, n) is symmetric, and 0 on its diagonal and nowhere below 0, up to rounding."""
+    """Whether (n, n) is symmetric and nowhere below 0, up to rounding, and no similarities."""
     square = without_rounding(square)
     if np.diag(square).any():
         return False

@@ -69,7 +69,8 @@ def keep_halves(
 ) -> None:
     """Keep profiles and RSA of all layers in halves of the stimuli; none of one or two systems.
 
-    Nor are there any of too few stimuli. Estimators that are slow are replaced by ridge.
+    Nor are there any of too few stimuli, or where pairs have no distance. Estimators that
+    are slow are replaced by ridge.
 
     Parameters
     ----------
@@ -85,7 +86,7 @@ def keep_halves(
         halves += draw_halves(units, analysis.folds, 2 * MOST, rng)
     smallest = min(tested(analysis.folds[rows], n_folds).min() for rows in halves)
     models = dict.fromkeys(model for model, _ in analysis.layers)
-    if len(models) < FEWEST or smallest < FEWEST_TESTED:
+    if len(models) < FEWEST or smallest < FEWEST_TESTED or analysis.lacks_pairs:
         return
 
     def make() -> Halves:

@@ -266,7 +266,7 @@ def with_chance(
 ) -> Explanation:
     """An explanation whose contributions are beyond chance at the level of each feature.
 
-    Without contributions it stays as it is.
+    Without contributions it stays as it is; where pairs have no distance, a note says so.
 
     Raises InputError: representations that are no longer in the store.
 
@@ -279,6 +279,8 @@ def with_chance(
     features = list(why.features["term"])
     if not why.similarity.divides:
         return why
+    if analysis.lacks_pairs:
+        return replace(why, notes=(*why.notes, analysis.lacks_pairs))
     if why.similarity.of_ranks:
         pairs = LayerPairs.of(analysis, why.layers, store, features)
         chance = chance_at_level(pairs, analysis.stimuli, why.permutations, progress=progress)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mlem_core.analysis.analysis import Analysis, Selection, check_layers
 from mlem_core.analysis.representations import representations_of
+from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, layer_name
 from mlem_core.base.work import cores, in_order, on_all_cores
 from mlem_core.data.stimuli import StimulusSet
@@ -75,9 +76,11 @@ class LayerPairs:
         progress : called with the number of layers done and their number
 
         Raises InputError: a layer or feature that the analysis does not have; representations that
-        are no longer in the store.
+        are no longer in the store; pairs that some layer has no distance for.
         """
         check_layers(layers, analysis.layers)
+        if analysis.lacks_pairs:
+            raise InputError(analysis.lacks_pairs)
         selection = analysis.select(features, interactions=interactions)
         columns = columns_of(analysis, selection)
         stimuli, statistics = analysis.stimuli, None

@@ -204,13 +204,13 @@ def _check_layer(
         array = array.reshape(-1, shape[2])
     if distances:
         array = without_rounding(array)
-        n, row, unit = not_finite(array)
-        missing = (
-            f"{where} has no distance ({array[row, unit]}) for {many((n + 1) // 2, 'pair')}, the "
-            f"first that of stimuli {row + 1} and {unit + 1}; expected one for every two stimuli, "
-            "so fill them in or leave stimuli out."
+        # Pairs that are NaN were not measured, see `mlem_core.analysis.layer_statistics`.
+        n, row, unit = not_finite(np.nan_to_num(array, posinf=np.inf, neginf=np.inf))
+        wrong = (
+            f"{where} has an infinite distance for {many((n + 1) // 2, 'pair')}, the first that of "
+            f"stimuli {row + 1} and {unit + 1}; expected numbers, or NaN for pairs without any."
         )
-        return missing if n else "", None
+        return wrong if n else "", None
     measured = None
     n, row, unit = not_finite(array)
     if n:
@@ -377,7 +377,7 @@ def check_repeated(path: Path, arrays: Arrays, n_stimuli: int) -> None:
 
 
 def seem_distances(arrays: Arrays, n_stimuli: int) -> bool:
-    """Whether every array of a file is square, symmetric, and 0 on its diagonal and nowhere < 0."""
+    """Whether every array of a file is square and `are_distances` holds."""
     squares = map(arrays.read, arrays.names)
     return not arrays.repeated and all(
         square.shape == (n_stimuli, n_stimuli) and are_distances(square) for square in squares

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -187,6 +187,15 @@ class PairDesign:
             self.parts[start : stop + 1] - first,
             self.items,
         )
+
+    def without(self, missing: IntArray) -> PairDesign:
+        """The pairs but for those at some places of all pairs."""
+        if not len(missing):
+            return self
+        first, second = self.pairs()
+        stays = ~np.isin(places_of(first, second, self.n_stimuli), missing)
+        starts = np.concatenate(([0], np.cumsum(stays)))[self.starts]
+        return replace(self, starts=starts, partner=second[stays].astype(np.int32))
 
     def among(self, stimuli: IntArray) -> tuple[IntArray, PairDesign]:
         """Places of the pairs that may test a fold among some stimuli; and they as a design.

@@ -208,16 +208,18 @@ def _along(
     distance = distance_named(metric)
     found = np.empty(design.n_pairs)
     if metric == PRECOMPUTED:
-        matrix = checked_matrix(representations, layer)
+        matrix = checked_matrix(representations, layer, complete=False)
         for start in range(0, design.n_pairs, PAIR_ELEMENTS):
             places = np.arange(start, min(start + PAIR_ELEMENTS, design.n_pairs))
             found[places] = matrix[design.ends(places)]
-        return np.square(found, out=found)
+        if np.isnan(found).any():
+            checked_matrix(representations, layer)
+        return np.square(moderate(found))
     if distance.along is None:
         able = [name for name, known in DISTANCES.items() if known.along]
         raise InputError(
-            f"the distance {metric!r} can only be computed of all pairs of stimuli, not of a "
-            f"budget of them; choose all pairs, or one of {listed(able)}."
+            f"the distance {metric!r} can only be computed of all pairs of stimuli, not of some of "
+            f"them; choose all pairs, or one of {listed(able)}."
         )
     along, raw = distance.along, checked_rows(representations, layer)
     kept, position = np.unique(equal_rows(raw), return_inverse=True)
@@ -241,7 +243,7 @@ def _along(
 def condensed_from_matrix(matrix: NDArray[np.floating], *, layer: str = "the layer") -> FloatArray:
     """Squared distances (n_pairs,) from a matrix of distances (n_stimuli, n_stimuli).
 
-    Raises InputError: not square, not finite, negative, not symmetric, or not zero on the diagonal.
+    Raises InputError: as `mlem_core.pairs.rows.checked_matrix`.
     """
     square = checked_matrix(matrix, layer)
     upper: FloatArray = square[np.triu_indices(len(square), 1)]

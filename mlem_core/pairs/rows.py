@@ -121,12 +121,14 @@ def checked_rows(representations: NDArray[np.floating], layer: str) -> NDArray[n
     return moderate(rows)
 
 
-def checked_matrix(matrix: NDArray[np.floating], layer: str) -> FloatArray:
+def checked_matrix(
+    matrix: NDArray[np.floating], layer: str, *, complete: bool = True
+) -> FloatArray:
     """A matrix of distances (n_stimuli, n_stimuli) as float64, of `moderate` size.
 
-    Rounding, and NaN on the diagonal, count as 0 (`without_rounding`).
+    The diagonal counts as 0 (`without_rounding`). Unless it has to be `complete`, pairs may be NaN.
 
-    Raises InputError: not square, not finite, negative, not symmetric, or not zero on the diagonal.
+    Raises InputError: not square, not finite, negative, not symmetric, or similarities.
     """
     square = np.asanyarray(matrix)
     if square.ndim != 2 or square.shape[0] != square.shape[1]:
@@ -137,7 +139,7 @@ def checked_matrix(matrix: NDArray[np.floating], layer: str) -> FloatArray:
     scale = 0.0
     for start, stop in bands(len(square), PAIR_ELEMENTS):
         band = square[start:stop]
-        fine = np.isfinite(band) & (band >= 0)
+        fine = (np.isfinite(band) & (band >= 0)) | (np.isnan(band) & (not complete))
         if not fine.all():
             row, column = np.argwhere(~fine)[0] + (start, 0)
             raise InputError(
@@ -145,10 +147,11 @@ def checked_matrix(matrix: NDArray[np.floating], layer: str) -> FloatArray:
                 f"negative or not finite ({band[row - start, column]:g}); distances must be finite "
                 "and at least 0."
             )
-        scale = max(scale, float(band.max(initial=0.0)))
+        scale = max(scale, float(np.nanmax(band, initial=0.0)))
     for start, stop in bands(len(square), PAIR_ELEMENTS):
         own, mirrored = square[start:stop, start:], square[start:, start:stop].T
-        if not np.allclose(own, mirrored, rtol=TOLERANCE, atol=TOLERANCE * scale):
+        atol = TOLERANCE * scale
+        if not np.allclose(own, mirrored, rtol=TOLERANCE, atol=atol, equal_nan=True):
             half = ""
             if not (np.tril(square, -1).any() and np.triu(square, 1).any()):
                 half = ", so fill the triangle that is 0 from the other one"
@@ -157,8 +160,8 @@ def checked_matrix(matrix: NDArray[np.floating], layer: str) -> FloatArray:
             )
     if np.diag(square).any():
         raise InputError(
-            f"{layer} has a distance of a stimulus to itself that is not 0, "
-            f"{np.diag(square).max():g}; of similarities, give 1 minus them."
+            f"{layer} is largest on its diagonal ({np.diag(square).max():g}), as similarities are; "
+            "expected distances, such as 1 minus them."
         )
     return np.asarray(moderate(square), dtype=np.float64)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -52,10 +52,13 @@ class PairStatistics:
     ----------
     moments : of all compared pairs
     tests : the pairs that test each fold
+    missing : (n_missing,) places, among all pairs, of those that some layer has no distance for,
+        ascending; they are left out of everything
     """
 
     moments: PairMoments
     tests: ScoredPairs
+    missing: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @property
     def columns(self) -> PairColumns:
@@ -90,7 +93,8 @@ class PairStatistics:
         """Statistics of some layers alone, by position."""
         if list(layers) == list(range(self.moments.n_layers)):
             return self
-        return PairStatistics(self.moments.of_layers(layers), self.tests.of_layers(layers))
+        moments, tests = self.moments.of_layers(layers), self.tests.of_layers(layers)
+        return replace(self, moments=moments, tests=tests)
 
     def of_features(self, features: Sequence[str]) -> PairStatistics:
         """Statistics that these features alone would have given.
@@ -106,7 +110,7 @@ class PairStatistics:
     def _with_moments(self, moments: PairMoments) -> PairStatistics:
         if moments is self.moments:
             return self
-        return PairStatistics(moments, self.tests.of_columns(moments.columns))
+        return replace(self, moments=moments, tests=self.tests.of_columns(moments.columns))
 
 
 class LayerStatistics(NamedTuple):

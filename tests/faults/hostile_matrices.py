@@ -48,7 +48,6 @@ def _marred(square, seed):
     for name, at, value in (
         ("a cell without its mirror", (row, column), square[row, column] + 0.001 * square.max()),
         ("a negative cell", (row, column), -0.5), ("infinite", (row, column), np.inf),
-        ("a diagonal of 1", (row, row), 1.0), ("no diagonal", (row, row), np.nan),
     ):  # fmt: skip
         changed = square.copy()
         changed[at] = value
@@ -66,6 +65,8 @@ def precomputed(seed):
     square = _square(np.random.default_rng(seed))
     for suffix in (".npz", ".npy", ".safetensors", ".csv"):
         arrays = {name: (array, None, None) for name, array in _marred(square, seed)}
+        for name, value in (("a diagonal of noise", 0.1), ("no diagonal", np.nan)):
+            arrays[name] = square + np.diag(np.full(N, value)), Order(square[UPPER]), "read"
         for power in (0, 500, -500):
             fate = "or refused" if power else "read"
             arrays[f"times 2 to {power}"] = square * 2.0**power, Order(square[UPPER]), fate

@@ -165,7 +165,8 @@ def test_a_matrix_of_distances_is_taken_as_it_is(design):
     (lambda m: m[:, :-1], "square"),
     (lambda m: m + np.triu(m, 1), "symmetric; a distance matrix must equal its transpose."),
     (np.tril, "fill the triangle that is 0"),
-    (lambda m: m + np.eye(len(m)), "itself"),
+    (lambda m: 1 - m / m.max(), "similarities"),
+    (lambda m: np.where(m == m[3, 5], np.nan, m), "row 4, column 6"),
     (lambda m: -m, "negative"),
 )
 def test_a_matrix_that_is_no_distance_matrix(damage, fact):
