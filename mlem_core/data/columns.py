@@ -191,8 +191,8 @@ def number_of(cell: str) -> float | None:
 
 def rows_of_numbers(
     rows: Iterable[list[str]], n_cells: int, what: str, expected: str, row: int = 1, names: int = 0
-) -> NDArray[np.float64]:
-    """The numbers that rows of cells say: (n_rows, n_cells - names).
+) -> tuple[NDArray[np.float64], list[str]]:
+    """The numbers that rows of cells say, (n_rows, n_cells - names), and the names before them.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ def rows_of_numbers(
 
     Raises InputError: a row has another number of cells, or one that says no number.
     """
-    lines = []  # as texts they take ten times the memory
+    lines, before = [], list[str]()  # numbers as texts take ten times the memory
     for at, cells in enumerate(rows, start=row):
         if len(cells) != n_cells:
             raise InputError(
@@ -218,7 +218,8 @@ def rows_of_numbers(
                 f"{what} has {found} in row {at}, column {column + 1}; expected {expected}."
             )
         lines.append(np.array(numbers, dtype=np.float64))
-    return np.stack(lines) if lines else np.empty((0, n_cells - names))
+        before += cells[:names]
+    return np.stack(lines) if lines else np.empty((0, n_cells - names)), before
 
 
 def typed_column(name: str, cells: Cells, kind: Kind | None) -> pd.Series[Any]:

@@ -5,6 +5,7 @@ An RDM is an .npy, or numbers as text, with or without names of its rows and col
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import math
@@ -329,12 +330,12 @@ def read_rdm(path: Path | str) -> RdmFile:
 
 def _array(data: bytes, what: str) -> FloatArray:
     file = io.BytesIO(data)
-    try:
+    array = None
+    with contextlib.suppress(
+        ValueError, EOFError, OSError, SyntaxError, MemoryError, OverflowError
+    ):
         array = np.load(file, allow_pickle=False)
-        whole = isinstance(array, np.ndarray) and array.dtype.kind in "fiub" and not file.read(1)
-    except (ValueError, EOFError, OSError, SyntaxError, MemoryError, OverflowError):
-        whole = False
-    if not whole:
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiub" or file.read(1):
         raise InputError(
             f"{what} is no .npy file of one array of numbers (damaged, with pickled objects, or "
             f"with something behind the array); expected {_FORM}."
@@ -351,7 +352,6 @@ def _of_text(text: str, what: str) -> RdmFile:
     separator = next((sign for sign in "\t;, " if sign in line), ",")
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     cells = ([cell.strip() for cell in line] for line in lines if any(line))
-    of_rows: list[str] = []
     marks: set[str] = set()
     try:
         first = next(cells, [""])
@@ -360,11 +360,10 @@ def _of_text(text: str, what: str) -> RdmFile:
         def rows() -> Iterator[list[str]]:
             """The rows with decimal points: commas are decimal where something else separates."""
             for row in cells if named else chain([first], cells):
-                of_rows.extend(row[:named])
                 marks.update(mark for mark in ".," if any(mark in cell for cell in row[named:]))
                 yield [*row[:named], *(cell.replace(",", ".") for cell in row[named:])]
 
-        distances = rows_of_numbers(rows(), len(first), what, _FORM, 1 + named, int(named))
+        numbers = rows_of_numbers(rows(), len(first), what, _FORM, 1 + named, int(named))
     except csv.Error as error:
         raise InputError(f"{what} cannot be read as CSV ({error}); expected {_FORM}.") from error
     if len(marks) > 1:
@@ -372,6 +371,7 @@ def _of_text(text: str, what: str) -> RdmFile:
             f"{what} has decimal points and decimal commas; one of them may part thousands; "
             "expected numbers with one of them."
         )
+    distances, of_rows = numbers
     if not distances.size:
         raise InputError(f"{what} is empty, without numbers; expected {_FORM}.")
     if not named:

@@ -110,7 +110,8 @@ class StimulusSet:
         return len(self.table)
 
     def __repr__(self) -> str:
-        return _described(self)
+        features = listed([f"{one.name} ({one.kind})" for one in self.features], most=8)
+        return f"{many(len(self), self.level)} of {self.name}: {features}"
 
     @cached_property
     def digest(self) -> str:
@@ -235,12 +236,16 @@ class StimulusSet:
         """
         kinds: dict[str, Kind] = {feature.name: feature.kind for feature in self.features}
         override_kinds(kinds, ordered, nominal)
-        return _of_kinds(self, kinds)
-
-
-def _described(stimuli: StimulusSet) -> str:
-    features = listed([f"{one.name} ({one.kind})" for one in stimuli.features], most=8)
-    return f"{many(len(stimuli), stimuli.level)} of {stimuli.name}: {features}"
+        columns = {str(name): self.table[name] for name in self.table.columns}
+        for name, kind in kinds.items():
+            if name in self.rdms and kind not in GIVEN:
+                raise InputError(
+                    f"the feature {name!r} is given by its distances and cannot be {kind}; leave "
+                    "its kind as it is, or choose other features."
+                )
+            columns[name] = typed_column(name, texts(columns[name]), kind)
+        features = tuple(Feature(name, kind) for name, kind in kinds.items())
+        return replace(self, table=pd.DataFrame(columns), features=features)
 
 
 def group_name(stimuli: StimulusSet) -> str:
@@ -275,19 +280,6 @@ def _digest(stimuli: StimulusSet) -> str:
     for name in sorted({feature.name for feature in stimuli.features} & set(stimuli.rdms)):
         digest.update(f"{json.dumps(name)}{stimuli.rdms[name].digest}".encode())
     return digest.hexdigest()
-
-
-def _of_kinds(stimuli: StimulusSet, kinds: Mapping[str, Kind]) -> StimulusSet:
-    columns = {str(name): stimuli.table[name] for name in stimuli.table.columns}
-    for name, kind in kinds.items():
-        if name in stimuli.rdms and kind not in GIVEN:
-            raise InputError(
-                f"the feature {name!r} is given by its distances and cannot be {kind}; leave its "
-                "kind as it is, or choose other features."
-            )
-        columns[name] = typed_column(name, texts(columns[name]), kind)
-    features = tuple(Feature(name, kind) for name, kind in kinds.items())
-    return replace(stimuli, table=pd.DataFrame(columns), features=features)
 
 
 def _recurring(names: list[str], groups: NDArray[np.int64]) -> NDArray[np.int64] | None:

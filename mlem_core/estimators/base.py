@@ -128,7 +128,15 @@ class TableModel(Solver, BaseEstimator):
         has an index of other names; groups that are not one a stimulus.
         """
         self.check()
-        columns, rows = self._given(X, y)
+        if not isinstance(self.interactions, bool | np.bool_):
+            raise InputError(f"interactions is {self.interactions!r}; expected True or False.")
+        check_choice("policy for missing values", self.missing, MISSING)
+        columns = resolved_columns(X, self.values)
+        if not columns:
+            raise InputError("found no feature to fit; at least one is needed.")
+        squared = [name + SQUARED for name in metrics() if distance_named(name).may_be_squared]
+        check_choice("distance", self.distance, (*metrics(), PRECOMPUTED, *squared))
+        rows = _neural(y, X)
         folds = self.inner_folds(columns, stimulus_groups(groups, X))
         coding = _Coding(self.distance, self.missing, self.interactions)
         statistics = coding.statistics(columns, rows, folds)
@@ -141,8 +149,15 @@ class TableModel(Solver, BaseEstimator):
                 lambda _: squared_distances(rows, self.distance, layer="y"),
             )
         solution = self.solve(statistics, [None], training_pairs)
-        intercept = 0.0 if solution.intercept is None else float(solution.intercept[0, 0])
-        self._keep(columns, statistics.columns.names, coding, solution.coef[0, 0], intercept)
+        # Nothing is kept before, so that a fit that fails changes nothing.
+        self.spans_ = {c.name: c.span for c in columns}
+        self.kinds_ = {c.name: c.kind for c in columns}
+        self.value_names_ = {c.name: c.names for c in columns if c.names}
+        self.feature_names_in_ = np.array([c.name for c in columns], dtype=object)
+        self.n_features_in_ = len(columns)
+        self._names, self._coding = statistics.columns.names, coding
+        self.coef_ = solution.coef[0, 0]
+        self.intercept_ = 0.0 if solution.intercept is None else float(solution.intercept[0, 0])
         if solution.alpha is not None:
             self.alpha_ = float(solution.alpha[0, 0])
         return self
@@ -196,37 +211,6 @@ class TableModel(Solver, BaseEstimator):
         """The features of other stimuli, as those that were fitted."""
         check_is_fitted(self)
         return matched(feature_columns(X, self.spans_, self.value_names_), self.kinds_)
-
-    def _given(
-        self, X: StimulusSet | pd.DataFrame, y: NDArray[np.floating]
-    ) -> tuple[list[FeatureColumn], NDArray[Any]]:
-        """Features and neural data to fit, checked like the parameters of this class."""
-        if not isinstance(self.interactions, bool | np.bool_):
-            raise InputError(f"interactions is {self.interactions!r}; expected True or False.")
-        check_choice("policy for missing values", self.missing, MISSING)
-        columns = resolved_columns(X, self.values)
-        if not columns:
-            raise InputError("found no feature to fit; at least one is needed.")
-        squared = [name + SQUARED for name in metrics() if distance_named(name).may_be_squared]
-        check_choice("distance", self.distance, (*metrics(), PRECOMPUTED, *squared))
-        return columns, _neural(y, X)
-
-    def _keep(
-        self,
-        columns: Sequence[FeatureColumn],
-        names: tuple[str, ...],
-        coding: _Coding,
-        coef: FloatArray,
-        intercept: float,
-    ) -> None:
-        """Be fitted. Nothing is kept before, so that a fit that fails changes nothing."""
-        self.spans_ = {c.name: c.span for c in columns}
-        self.kinds_ = {c.name: c.kind for c in columns}
-        self.value_names_ = {c.name: c.names for c in columns if c.names}
-        self.feature_names_in_ = np.array([c.name for c in columns], dtype=object)
-        self.n_features_in_ = len(columns)
-        self._names, self._coding = names, coding
-        self.coef_, self.intercept_ = coef, intercept
 
 
 def matched(columns: Sequence[FeatureColumn], kinds: Mapping[str, str]) -> list[FeatureColumn]:

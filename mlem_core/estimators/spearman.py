@@ -7,6 +7,7 @@ on the mean of their ranks alone (`mlem_core.estimators.training_pairs`).
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -49,16 +50,41 @@ def rank_objectives(
         )
 
 
-def _checked(training_pairs: TrainingPairs | None) -> TrainingPairs:
-    if training_pairs is None:
-        raise InputError(
-            "a rank correlation does not follow from the statistics of pairs; this estimator needs "
-            "the pairs of its training sets too."
+class RankModel(TableModel):
+    """A metric that is fitted to the ranks of the training pairs; `layer_weights` says how."""
+
+    needs_pairs = True
+
+    @abstractmethod
+    def layer_weights(
+        self, pairs: TrainingPairs, layer: int, left_out: Sequence[int | None]
+    ) -> FloatArray:
+        """Weights (n_sets, n_columns) of one layer; the other parameters are those of `solve`."""
+
+    def solve(
+        self,
+        pairs: PairStatistics,
+        left_out: Sequence[int | None],
+        training_pairs: TrainingPairs | None = None,
+    ) -> Solution:
+        """Search for the metric of each layer and training set, layers side by side.
+
+        Layers are independent of one another, so that a layer's result does not depend on which
+        others are there.
+        """
+        if training_pairs is None:
+            raise InputError(
+                "a rank correlation does not follow from the statistics of pairs; this estimator "
+                "needs the pairs of its training sets too."
+            )
+        weights = on_all_cores(
+            lambda layer: self.layer_weights(training_pairs, layer, left_out),
+            range(training_pairs.n_layers),
         )
-    return training_pairs
+        return Solution(np.stack(weights))
 
 
-class SpearmanMLEM(TableModel):
+class SpearmanMLEM(RankModel):
     """Metric-learning encoding model fitted by maximising a rank correlation, ρ_a.
 
     Predicts the squared neural distance of two stimuli, up to a monotone function, as Δᵀ W Δ, where
@@ -85,28 +111,14 @@ class SpearmanMLEM(TableModel):
     """
 
     _constraint = "metric"
-    needs_pairs = True
 
-    def solve(
-        self,
-        pairs: PairStatistics,
-        left_out: Sequence[int | None],
-        training_pairs: TrainingPairs | None = None,
-    ) -> Solution:
-        """Search for the metric of each layer and training set.
-
-        Layers are independent of one another, so that a layer's result does not depend on which
-        others are there.
-        """
-        training = _checked(training_pairs)
-        columns = training.columns
+    def layer_weights(
+        self, pairs: TrainingPairs, layer: int, left_out: Sequence[int | None]
+    ) -> FloatArray:
+        columns = pairs.columns
         shape = WeightForm(len(columns.features), columns.interactions, self._constraint)
-
-        def solve_layer(layer: int) -> FloatArray:
-            objectives = rank_objectives(training, layer, left_out)
-            return np.concatenate([maximise(objective, shape) for objective in objectives])
-
-        return Solution(np.stack(on_all_cores(solve_layer, range(training.n_layers))))
+        objectives = rank_objectives(pairs, layer, left_out)
+        return np.concatenate([maximise(objective, shape) for objective in objectives])
 
 
 class FRRSA(SpearmanMLEM):
@@ -294,7 +306,7 @@ def ascend(
     return Ascent(best_weights.numpy(), n_steps)
 
 
-class SoftRankMLEM(TableModel):
+class SoftRankMLEM(RankModel):
     """The metric of `SpearmanMLEM` or `FRRSA`, found by the published recipe.
 
     It draws the pairs of its batches from those of `TrainingPairs`, and needs torch and torchsort.
@@ -337,8 +349,6 @@ class SoftRankMLEM(TableModel):
         self.missing = missing
         self.random_state = random_state
 
-    needs_pairs = True
-
     def check(self) -> None:
         """Raise InputError for a parameter that cannot be used, before anything is computed."""
         check_installed("soft-rank")
@@ -360,27 +370,17 @@ class SoftRankMLEM(TableModel):
         shape = WeightForm(n_features, interactions, self.constraint)
         return ascend(cells, shape, self.strength, self.batch_size, self.random_state)
 
-    def solve(
-        self,
-        pairs: PairStatistics,
-        left_out: Sequence[int | None],
-        training_pairs: TrainingPairs | None = None,
-    ) -> Solution:
-        """Train on the pairs of each layer and training set, layers side by side."""
-        training = _checked(training_pairs)
-        columns = training.columns
-
-        def solve_layer(layer: int) -> FloatArray:
-            weights = []
-            for of_set in training.sums(layer, left_out, ranked=self.strength is None):
-                trained = np.flatnonzero(of_set.counts)
-                counts = of_set.counts[trained]
-                cells = Cells(training.values, trained, counts, of_set.sums[trained] / counts)
-                ascent = self.ascent(cells, len(columns.features), columns.interactions)
-                weights.append(ascent.weights)
-            return np.stack(weights)
-
-        return Solution(np.stack(on_all_cores(solve_layer, range(training.n_layers))))
+    def layer_weights(
+        self, pairs: TrainingPairs, layer: int, left_out: Sequence[int | None]
+    ) -> FloatArray:
+        weights, columns = [], pairs.columns
+        for of_set in pairs.sums(layer, left_out, ranked=self.strength is None):
+            trained = np.flatnonzero(of_set.counts)
+            counts = of_set.counts[trained]
+            cells = Cells(pairs.values, trained, counts, of_set.sums[trained] / counts)
+            ascent = self.ascent(cells, len(columns.features), columns.interactions)
+            weights.append(ascent.weights)
+        return np.stack(weights)
 
 
 def _weights_function(shape: WeightForm) -> Any:

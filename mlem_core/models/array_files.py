@@ -388,15 +388,9 @@ def _parse_csv(path: Path, now: Stamp | None) -> _Csv:
         # Names stand before numbers.
         named = int(bool(second and second[0].strip()) and not is_number[0] and any(is_number))
         header = _has_header(path, first[named:])
-        names: list[str] = []
-
-        def rows() -> Iterator[list[str]]:
-            for row in chain([first] * (not header), [second] * bool(second), lines):
-                names.extend(cell.strip() for cell in row[:named])
-                yield row
-
-        numbers = rows_of_numbers(rows(), len(first), path.name, "a number", names=named)
-    return _Csv(numbers, tuple(names), first[0] if header else None)
+        rows = chain([first] * (not header), [second] * bool(second), lines)
+        numbers, names = rows_of_numbers(rows, len(first), path.name, "a number", names=named)
+    return _Csv(numbers, tuple(map(str.strip, names)), first[0] if header else None)
 
 
 def _has_header(path: Path, first: list[str]) -> bool:

@@ -100,22 +100,18 @@ def look_up(name: str) -> ModelAvailability:
             return ModelAvailability(name, label, "hub", sizes[0], shape)
         files.check_readable(base)
         if shape is None and (files.folder / "config.json").exists():
-            shape = shape_of(read_config(base, files.folder))
+            config = read_config(base, files.folder)
+            properties = _properties(config)
+            blocks, width = properties.get("layers"), properties.get("width")
+            if isinstance(blocks, int) and isinstance(width, int):
+                kind = str(config.get("model_type", ""))
+                shape = Shape(blocks, width, bool(_RECURRENT.search(kind)))
         return ModelAvailability(name, label, "here", 0, shape)
     except ModelUnavailable as error:
         fetched = known.megabytes * 1_000_000 if known else None
         return ModelAvailability(name, label, "away", fetched, shape, str(error))
     except (InputError, OSError) as error:
         return ModelAvailability(name, label, "nowhere", None, shape, str(error))
-
-
-def shape_of(config: Mapping[str, Any]) -> Shape | None:
-    """The size that a config.json tells; None where it does not."""
-    found = _properties(config)
-    blocks, width = found.get("layers"), found.get("width")
-    if not isinstance(blocks, int) or not isinstance(width, int):
-        return None
-    return Shape(blocks, width, bool(_RECURRENT.search(str(config.get("model_type", "")))))
 
 
 def _properties(config: Mapping[str, Any]) -> dict[str, Any]:

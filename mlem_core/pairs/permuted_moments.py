@@ -169,13 +169,11 @@ class PermutedFeature:
                 for number in within:
                     with_matrices[:, number][..., self.products] += products
             for permutation in range(len(self.givers) if D else 0):
-                of_tile = self._of_pairwise(permutation, tile, rows, stimuli)
+                matrix_sums, *of_tile = self._of_pairwise(permutation, tile, rows, stimuli)
                 for number in within:
-                    at = number, permutation
-                    with_matrices[:, *at, self.pairwise] += times * of_tile.with_matrices
-                    totals[at] += times * of_tile.totals
-                    gram[at] += times * of_tile.gram
-                    with_products[at] += times * of_tile.with_products
+                    with_matrices[:, number, permutation, self.pairwise] += times * matrix_sums
+                    for sums, added in zip((totals, gram, with_products), of_tile, strict=True):
+                        sums[number, permutation] += times * added
         split = len(others)
         return _PairSums(
             np.moveaxis(with_matrices[split:], 0, 2) / 2,
@@ -220,7 +218,12 @@ class PermutedFeature:
 
     def _of_pairwise(
         self, permutation: int, tile: FloatArray, rows: IntArray, stimuli: IntArray
-    ) -> _PairwiseSums:
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Sums over a tile of products of its columns that are no sums of products with matrices
+        (n_matrices, n_pairwise), of these columns themselves (n_pairwise,), and of their products
+        with all of its columns (n_pairwise, n_columns) and with those of others that are sums of
+        products (n_pairwise, n_products).
+        """
         values = np.stack([c.between(rows, stimuli) for c in self.pairwise_columns(permutation)])
         values[:, rows[:, None] == stimuli] = 0.0
         flat = values.reshape(len(values), -1)
@@ -231,7 +234,7 @@ class PermutedFeature:
         gram[:, self.products] = _with_products(alone, basis, values, rows, stimuli)
         with_products = _with_products(others, others.basis, values, rows, stimuli)
         with_matrices = tile.reshape(len(tile), -1) @ flat.T
-        return _PairwiseSums(with_matrices, flat.sum(axis=1), gram, with_products)
+        return with_matrices, flat.sum(axis=1), gram, with_products
 
     def sums_of_pairs(
         self, first: IntArray, second: IntArray, targets: FloatArray
@@ -253,21 +256,6 @@ class PermutedFeature:
             columns = self.columns.with_values_of(givers, self.features)
             sums[permutation] = weights @ columns.of_pairs(first, second)[:, self.numbers]
         return sums[:, 0], sums[:, 1:]
-
-
-class _PairwiseSums(NamedTuple):
-    """Sums over a tile of columns that are no sums of products.
-
-    with_matrices : (n_matrices, n_pairwise)
-    totals : (n_pairwise,)
-    gram : (n_pairwise, n_columns)
-    with_products : (n_pairwise, n_products) with the other columns that are sums of products
-    """
-
-    with_matrices: FloatArray
-    totals: FloatArray
-    gram: FloatArray
-    with_products: FloatArray
 
 
 class _PairSums(NamedTuple):

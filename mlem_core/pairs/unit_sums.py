@@ -94,30 +94,39 @@ class UnitSums:
 
         Over the pairs that train the model of a fold; the target is "rank" or "distance".
         """
-        moments = self.moments
+        moments, within = self.moments, self._training_moments[fold]
         D, L = moments.n_pairwise, moments.n_layers
-        blocks = moments.training(fold)
-        within = self._training_moments[fold]
         layers, means = slice(-L, None), within.rank_means
         if target == "distance":
             layers, means = slice(D, D + L), within.distance_means
-        sums = self.training[fold]
-        totals = self._column_totals(blocks, None, sums)
-        counts = self._counts(blocks, None)
-        return _centred_products(sums[:, layers], totals, within.means, means, counts)
+        blocks, sums = moments.training(fold), self.training[fold]
+        return self._products(blocks, None, sums, layers, within.means, means)
 
     def tested_products(self, fold: int) -> FloatArray:
         """(n_units, n_columns, n_layers) products of the columns with the ranks.
 
         Over the pairs that test a fold.
         """
-        moments = self.moments
-        blocks, sums = moments.tested(fold), self.tested[fold]
-        within = self._tested_moments[fold]
-        totals = self._column_totals(blocks, fold, sums)
-        counts = self._counts(blocks, fold)
-        of_layers = sums[:, moments.n_pairwise :]
-        return _centred_products(of_layers, totals, within.means, within.rank_means, counts)
+        within, layers = self._tested_moments[fold], slice(self.moments.n_pairwise, None)
+        blocks, sums = self.moments.tested(fold), self.tested[fold]
+        return self._products(blocks, fold, sums, layers, within.means, within.rank_means)
+
+    def _products(
+        self,
+        blocks: NDArray[np.bool_],
+        fold: int | None,
+        sums: FloatArray,
+        layers: slice,
+        means: FloatArray,
+        target_means: FloatArray,
+    ) -> FloatArray:
+        """Centred products over the pairs of blocks; `sums` as `training` of a fold."""
+        totals, counts = self._column_totals(blocks, fold, sums), self._counts(blocks, fold)
+        of_layers = sums[:, layers]
+        centred = np.swapaxes(of_layers[..., :-1], 1, 2) - totals[:, :, None] * target_means
+        centred -= means[:, None] * of_layers[:, None, :, -1]
+        centred += np.multiply.outer(counts, np.outer(means, target_means))
+        return np.asarray(centred)
 
     def training_grams(self, fold: int) -> Iterator[tuple[slice, FloatArray]]:
         """Some units, and (n_column_pairs, n) products of two columns of these, until all are done.
@@ -282,20 +291,6 @@ def _same_forms(columns: PairColumns, shape: tuple[int, int]) -> csr_array:
     rows = _triangle_places(column[first], column[second], len(columns))
     places = basis[first] * columns.basis.shape[1] + basis[second]
     return csr_array((value[first] * value[second], (rows, places)), shape=shape)
-
-
-def _centred_products(
-    sums: FloatArray,
-    column_totals: FloatArray,
-    means: FloatArray,
-    target_means: FloatArray,
-    counts: FloatArray,
-) -> FloatArray:
-    """(n_units, n_columns, n_layers) from sums (n_units, n_layers, n_columns + 1)."""
-    centred = np.swapaxes(sums[..., :-1], 1, 2) - column_totals[:, :, None] * target_means
-    centred -= means[:, None] * sums[:, None, :, -1]
-    centred += np.multiply.outer(counts, np.outer(means, target_means))
-    return np.asarray(centred)
 
 
 def _untested(moments: PairMoments, fold: int | None) -> tuple[IntArray, IntArray]:

@@ -6,7 +6,7 @@ import io
 import warnings
 import zipfile
 from dataclasses import replace
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 from xml.etree.ElementTree import iterparse
 
 from mlem_core.base.errors import InputError, readable, unknown
@@ -30,19 +30,6 @@ _STYLES, _MOST_TAGS = "xl/styles.xml", 300_000  # Excel has 65,490 formats of ce
 # Names, cells (empty ones None) and kinds of the columns; how it was read; sentences about what its
 # spreadsheet program does not show.
 _Sheet = tuple[list[str], Columns, list[Kind | None], ReadAs, tuple[str, ...]]
-
-
-class _Appearance(NamedTuple):
-    """What openpyxl does not tell of a sheet that it reads row by row.
-
-    hidden_rows : their numbers
-    hidden_columns : first and last of each range
-    merged : ranges of merged cells, as A1:B2
-    """
-
-    hidden_rows: set[int]
-    hidden_columns: list[tuple[int, int]]
-    merged: list[str]
 
 
 def is_workbook(data: bytes) -> bool:
@@ -97,7 +84,7 @@ def _read_sheet(data: bytes, name: str, read_as: ReadAs) -> _Sheet:
             continue  # a sheet that is a chart
         of = f"the sheet {short(title)} of {name}"
         with zipfile.ZipFile(io.BytesIO(data)) as archive, archive.open(parts[title]) as part:
-            appearance = _read_appearance(part, of)
+            hidden_rows, hidden_columns, merged = _read_appearance(part, of)
         rows = _read_values(book[title], of)
         if rows:
             break
@@ -127,10 +114,9 @@ def _read_sheet(data: bytes, name: str, read_as: ReadAs) -> _Sheet:
     hidden = [
         get_column_letter(column)
         for column in range(1, width + 1)
-        if any(first <= column <= last for first, last in appearance.hidden_columns)
+        if any(first <= column <= last for first, last in hidden_columns)
     ]
-    n_hidden = len(appearance.hidden_rows & rows.keys())
-    notes = _notes(of, n_hidden, hidden, appearance.merged)
+    notes = _notes(of, len(hidden_rows & rows.keys()), hidden, merged)
     read_as = replace(
         read_as,
         separator=None,
@@ -196,23 +182,24 @@ def _check_zip(data: bytes, name: str) -> None:
         )
 
 
-def _read_appearance(part: IO[bytes], of: str) -> _Appearance:
-    """The appearance of a sheet, from its XML.
+def _read_appearance(part: IO[bytes], of: str) -> tuple[set[int], list[tuple[int, int]], list[str]]:
+    """Numbers of the hidden rows of a sheet, first and last of each range of hidden columns, and
+    ranges of merged cells, as A1:B2: what openpyxl does not tell of a sheet that it reads by row.
 
     Raises `InputError` for rows and cells that are not in order, and for a formula without the
     value that a spreadsheet program would have kept.
     """
     from openpyxl.utils import get_column_letter
 
-    appearance = _Appearance(set(), [], [])
+    rows, columns, merged = set[int](), list[tuple[int, int]](), list[str]()
     before = 0
     for _, element in iterparse(part):
         tag = element.tag.removeprefix(_NAMESPACE)
         if tag == "row":
             number = int(float(element.get("r", before + 1)))
-            columns = [cell.get("r", "").rstrip("0123456789") for cell in element]
-            in_order = sorted(set(columns), key=lambda letters: (len(letters), letters))
-            if not before < number <= MAX_ROWS or (any(columns) and columns != in_order):
+            letters = [cell.get("r", "").rstrip("0123456789") for cell in element]
+            in_order = sorted(set(letters), key=lambda name: (len(name), name))
+            if not before < number <= MAX_ROWS or (any(letters) and letters != in_order):
                 raise InputError(
                     f"row {number:,} of {of}, after row {before:,}, or one of its cells is not in "
                     f"its place; expected at most {MAX_ROWS:,} rows, each row and cell once and in "
@@ -220,7 +207,7 @@ def _read_appearance(part: IO[bytes], of: str) -> _Appearance:
                 )
             before = number
             if element.get("hidden") in _TRUE:
-                appearance.hidden_rows.add(number)
+                rows.add(number)
             for column, cell in enumerate(element, 1):
                 # A text may be empty ("str"), a number is not.
                 formula = cell.find(f"{_NAMESPACE}f") is not None
@@ -231,14 +218,12 @@ def _read_appearance(part: IO[bytes], of: str) -> _Appearance:
                         "file in a spreadsheet program and save it, or paste values."
                     )
         elif tag == "col" and element.get("hidden") in _TRUE:
-            appearance.hidden_columns.append(
-                (int(element.get("min", 1)), int(element.get("max", 0)))
-            )
+            columns.append((int(element.get("min", 1)), int(element.get("max", 0))))
         elif tag == "mergeCell":
-            appearance.merged.append(element.get("ref", ""))
+            merged.append(element.get("ref", ""))
         if tag in ("row", "sheetData"):
             element.clear()
-    return appearance
+    return rows, columns, merged
 
 
 def _read_values(sheet: Any, of: str) -> dict[int, dict[int, Any]]:
