@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import combinations
 
 import numpy as np
+import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.diagnostics import lint
@@ -23,21 +25,52 @@ from mlem_core.analysis.representations import layer_sources, with_subjects
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import NAMES
-from mlem_core.base.text import listed
-from mlem_core.base.typing import (
-    IntArray,
-    Layer,
-    Report,
-)
+from mlem_core.base.text import fraction, listed
+from mlem_core.base.typing import IntArray, Layer, Report, layer_name
 from mlem_core.base.work import reporting
 from mlem_core.data.datasets import SETS
-from mlem_core.data.folds import FEWEST_TESTED, stimulus_folds, tested
+from mlem_core.data.folds import FEWEST_FOLDS, FEWEST_TESTED, stimulus_folds, tested
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.measures.importance import fitted
+from mlem_core.models.representations import Representations
 from mlem_core.pairs.columns import FeatureColumn, feature_columns, resolved_columns
+from mlem_core.pairs.distances import squared_distances
+from mlem_core.pairs.ranks import correlations, pair_ranks
 from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.storage.store import Store
+
+# Fewer have too few pairs for a correlation.
+FEWEST_COMPARED = 4
+
+
+class TooFewStimuli(InputError):
+    """Stimuli that are too few for folds, and so for anything but RSA.
+
+    rsa : (n_layers, n_layers) Spearman ρ of the distances, by "model:layer"
+    """
+
+    rsa: pd.DataFrame
+
+    @classmethod
+    def of(
+        cls, sources: Mapping[Layer, Representations], spec: AnalysisSpec, n_stimuli: int
+    ) -> TooFewStimuli:
+        """Error with the RSA of every two layers; raises InputError as `squared_distances`."""
+        names, ranks = [*map(layer_name, sources)], []
+        for (model, layer), source in sources.items():
+            rows, distance = np.asarray(source[layer]), spec.distance_of(model)
+            ranks.append(pair_ranks(squared_distances(rows, distance, layer=f"{model}:{layer}")))
+        centred = np.stack(ranks) - np.mean(ranks, axis=1, keepdims=True)
+        rsa = pd.DataFrame(correlations(centred @ centred.T), names, names)
+        of_pairs = [f"{fraction(rsa.loc[a, b])} of {a} and {b}" for a, b in combinations(names, 2)]
+        error = cls(
+            f"found {n_stimuli} stimuli; features need folds, and these at least "
+            f"{FEWEST_FOLDS * FEWEST_TESTED} stimuli, so add some. RSA needs no folds; it is "
+            f"{listed(of_pairs, most=5) or 'of two layers or more'}."
+        )
+        error.rsa = rsa
+        return error
 
 
 def run(
@@ -81,6 +114,8 @@ def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet 
     given = spec.load_stimuli() if stimuli is None else stimuli
     whole = given.select(spec.features)
     stimuli = spec.kept.of(whole)
+    if FEWEST_COMPARED <= len(stimuli) < FEWEST_FOLDS * FEWEST_TESTED:
+        raise TooFewStimuli.of(layer_sources(spec, whole, store, report)[0], spec, len(stimuli))
     folds, asked = _folds(whole, spec), spec
     spec = with_choices_open(asked, stimuli)
     columns = resolved_columns(stimuli, spec.values)

@@ -15,7 +15,7 @@ import pandas as pd
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.results import write_tables
-from mlem_core.analysis.run import run
+from mlem_core.analysis.run import TooFewStimuli, run
 from mlem_core.analysis.similarities import LayerSimilarity, compared
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
@@ -98,7 +98,13 @@ def _analyze(options: argparse.Namespace) -> None:
     spec = _spec(options)
     store = Store()
     with Bars() as bars:
-        analysis = run(spec, store, bars.show)
+        try:
+            analysis = run(spec, store, bars.show)
+        except TooFewStimuli as few:
+            Path(options.out).mkdir(parents=True, exist_ok=True)
+            table = few.rsa.reset_index(names="layer")
+            write_table(table, Path(options.out) / "similarity_rsa.csv")
+            raise
         results = analysis.results()
         computed = analysis_tables(analysis, results, table_options, store, bars.show)
     complain(*_notices(analysis), *computed.notices)

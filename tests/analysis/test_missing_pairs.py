@@ -4,15 +4,18 @@ from dataclasses import replace
 
 import explicit
 import numpy as np
+import pandas as pd
 import pytest
 from explicit import hold_ridge, random_features, random_layer, squared
-from inputs import RIDGE, for_each, refused
+from inputs import RIDGE, arguments_of, for_each, in_files, refused
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import rankdata, spearmanr
 
-from mlem_core import AnalysisSpec, Store, run
+from mlem_core import AnalysisSpec, Store, from_frame, run
 from mlem_core.analysis.files import load_analysis, save_analysis
 from mlem_core.analysis.similarities import compared
+from mlem_core.base.text import fraction
+from mlem_core.cli.commands import main
 from mlem_core.inference.explanation import explain, with_chance
 from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.measures.decomposition import decompose
@@ -99,3 +102,24 @@ def test_too_few_pairs_of_a_fold_name_the_layer_that_lacks_most(made):
     few = replace(analysis.spec, representations={"few": str(path)}, precomputed=("few",))
     with refused("fold 1 is left with 0 pairs", "few layer 0 lacks"):
         run(few, store, False)
+
+
+@for_each("n", 4, 8, 3)
+def test_rsa_of_stimuli_that_are_too_few_for_folds_is_given(n, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
+    table = pd.DataFrame(
+        {"sentence": [f"number {row}" for row in range(n)], "odd": np.arange(n) % 2}
+    )
+    layers = {system: {0: np.random.default_rng(k).random((n, 5))} for k, system in enumerate("ab")}
+    spec, out = in_files(tmp_path, from_frame(table, "few"), layers), tmp_path / "out"
+    assert main(["analyze", *arguments_of(spec), "--out", str(out)]) == 2
+    message = capsys.readouterr().err
+    assert out.exists() == (n > 3)
+    if n > 3:
+        rho = spearmanr(*(pdist(layer[0]) for layer in layers.values())).statistic
+        assert (
+            f"at least 9 stimuli, so add some. RSA needs no folds; it is {fraction(rho)} of"
+            in message
+        )
+        rsa = pd.read_csv(out / "similarity_rsa.csv", index_col="layer")
+        np.testing.assert_allclose(rsa, [[1, rho], [rho, 1]], atol=1e-12)
