@@ -256,7 +256,7 @@ def test_a_table_with_names_is_matched_by_them_in_python():
     ]
     assert scores[0].tolist() == scores[1].tolist()
     assert scores[0].mean() == pytest.approx(0.971, abs=0.0005)
-    with refused("no row for 's00'"):
+    with refused("no row named 's00'"):
         compare({"IT": rows.set_axis([f"t{number}" for number in range(60)])}, features)
 
 
