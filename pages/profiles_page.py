@@ -1,7 +1,6 @@
 """Figure 3 of paper 1: the importance of each feature over the layers of each model.
 
-Where features correlate, permuting one alone does not tell all: other importances are below. So is
-decoding of the same layers.
+Where features correlate, permuting one alone does not tell all: other importances are below.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from functools import partial
 
 import streamlit as st
 
-from mlem_core.analysis.decoding import cached_decoding
 from mlem_core.analysis.planning import recommended_values
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures import captions
@@ -20,7 +18,7 @@ from mlem_core.inference.resample import below_ceiling
 from mlem_core.measures import importance
 from mlem_core.tasks.access import view_only
 from pages.form.state import form_of
-from pages.parts import background, choices, exporting, frame, stored, uncertainty
+from pages.parts import choices, exporting, frame, stored, uncertainty
 from pages.parts.choices import plain
 from pages.parts.exporting import Panel
 from pages.parts.opening import view_page
@@ -44,9 +42,9 @@ def _show_profiles(view: View) -> None:
     for title, icon, name, body in (
         ("Features coded by value", "call_split", "values", _values),
         ("Where features correlate: left out and fitted again", "link", "correlated", _correlated),
-        ("Decoding: can each feature be read out?", "balance", "baselines", _decoding),
     ):
         frame.folded_part(title, icon, name, partial(body, view))
+    exporting.show_extensions(view, "profiles")
     exporting.show_tab(view, "profiles")
 
 
@@ -110,24 +108,6 @@ def _correlated(view: View) -> None:
         panel = Panel.of(view, "importance_left_out", "importance-left-out")
     if panel is not None:
         panel.show()
-
-
-def _decoding(view: View) -> None:
-    """How well each feature can be read out, beside the profiles."""
-    task = view.work("baseline", {"name": "decoding", "layers": view.layers})
-    panel = Panel.of(view, "baseline_decoding")
-    if panel is None:
-        background.offer(
-            task,
-            "Compute it",
-            "Fits a linear classifier for each feature and layer that is shown, in the background, "
-            "on the same stimuli and folds; what is done is kept.",
-        )
-        return
-    panel.show()
-    decoded = cached_decoding(view.analysis, stored.store(), view.layers)
-    for notice in () if decoded is None else decoded.notices:
-        st.caption(plain(notice))
 
 
 view_page(__file__, _show_profiles)

@@ -43,6 +43,7 @@ from mlem_core.cli.streams import (
 )
 from mlem_core.data.columns import guess_kind, text_of
 from mlem_core.data.stimulus_csv import write_csv, write_table
+from mlem_core.extending import table_sources
 from mlem_core.figures.context import Drawing, FigureContext
 from mlem_core.inference import explanation
 from mlem_core.inference.explained import Explanation
@@ -92,7 +93,11 @@ def _analyze(options: argparse.Namespace) -> None:
         chance=options.chance,
         similarity=options.similarity,
         similarities=tuple(options.similarities),
-        baselines=tuple(options.baselines),
+        extra={
+            option: tuple(names)
+            for option in table_sources()
+            if (names := getattr(options, option))
+        },
     )
     table_options.check()
     spec = _spec(options)

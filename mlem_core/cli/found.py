@@ -245,7 +245,7 @@ def result_of(
     ]
     if not all(same) or manifest.stimuli.digest != analysis.manifest["stimuli"]["digest"]:
         raise InputError(f"the stimuli or models of {short(name)} are not those of that run.")
-    return analysis, manifest.options
+    return analysis, manifest.table_options
 
 
 def analysis_of_two(

@@ -15,6 +15,7 @@ from mlem_core.base.workers import VARIABLE
 from mlem_core.cli.of_results import add_erase, add_export, add_rerun
 from mlem_core.cli.streams import complain, one_line, typed
 from mlem_core.data.datasets import SETS
+from mlem_core.extending import table_sources
 from mlem_core.models.registry import SYSTEMS
 from mlem_core.pairs.similarities import NEIGHBOURS, RSA, SIMILARITIES
 from mlem_core.report.analysis_tables import MOST_REPLICATES
@@ -282,14 +283,14 @@ def _add_analyze(commands: Any) -> argparse.ArgumentParser:
         "analyze", help="run an analysis and write its tables as CSV"
     )
     _add_inputs(analyze)
-    analyze.add_argument(
-        "--baselines",
-        type=parse_names,
-        default=(),
-        metavar="decoding",
-        help="also write decoding.csv: how well a linear classifier reads out each feature; "
-        "seconds per layer",
-    )
+    for source in table_sources().values():
+        analyze.add_argument(
+            f"--{source.option}",
+            type=parse_names,
+            default=(),
+            metavar=",".join(source.names),
+            help=source.help,
+        )
     _add_bootstrap(
         analyze,
         "also write intervals.csv and similarity_intervals.csv: 95 %% confidence intervals",

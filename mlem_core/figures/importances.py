@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pandas as pd
 
-from mlem_core.analysis.decoding import cached_decoding
 from mlem_core.analysis.results import Results
 from mlem_core.base.text import minus
 from mlem_core.estimators.registry import estimator_named
@@ -123,31 +122,5 @@ def draw_left_out(context: FigureContext) -> RenderedFigure | None:
         "Importance when left out of each feature",
         "Drop in held-out ρ when the model is refitted without the feature; it can be negative. "
         f"Mean over folds. {computed_on(results.n_stimuli, 0, results.n_folds)}",
-        table,
-    )
-
-
-@figure(
-    "baseline_decoding",
-    "Decoding of each feature",
-    "How well each feature can be decoded from the same layers.",
-)
-def draw_decoding(context: FigureContext) -> RenderedFigure | None:
-    """Figure S10 of Jalouzot et al. (2024); None where it has not been computed."""
-    if context.drawing.store is None:
-        return None
-    decoded = cached_decoding(context.analysis, context.drawing.store, context.selection.layers)
-    if decoded is None:
-        return None
-    table = decoded.table
-    drawn = table[table["feature"].isin(context.selection.features)]
-    drawn = drawn.assign(importance=drawn["accuracy"] - drawn["majority"])
-    folds = drawn.drop_duplicates(["model", "layer", "fold"])
-    on = computed_on(context.results.n_stimuli, 0, context.results.n_folds)
-    return RenderedFigure(
-        profiles(drawn, folds, context.all_features, context.across, "accuracy above chance (Δ)"),
-        "Decoding of each feature",
-        "Accuracy of a linear classifier for each feature on held-out stimuli, above that of the "
-        f"most frequent value. Mean over folds, bands are {FOLDS}. {on}",
         table,
     )

@@ -19,6 +19,7 @@ import plotly.graph_objects as go
 from mlem_core.analysis.analysis import Analysis, check_layers
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer, Layers, Progress, Report, layer_name
+from mlem_core.extending import import_figures
 from mlem_core.figures.context import (
     FIGURES,
     Draw,
@@ -39,6 +40,7 @@ __all__ = [
 # Each module of this package registers its figures: a file more is a figure more.
 for _module in pkgutil.iter_modules([str(Path(__file__).parent)]):
     import_module(f"mlem_core.figures.{_module.name}")
+import_figures()
 
 
 def _by(similarity: str, draw: Draw) -> Draw:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -10,16 +10,16 @@ from typing import Any
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.decoding import BASELINES, decode_layers
 from mlem_core.analysis.planning import choices_table
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.similarities import LayerSimilarity, compared, kept_similarity
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError, check_choice
-from mlem_core.base.files import parsed
+from mlem_core.base.files import checked, parsed
 from mlem_core.base.text import listed
 from mlem_core.base.typing import Report, counting
 from mlem_core.data.columns import Kind
+from mlem_core.extending import resolve, table_sources
 from mlem_core.figures.captions import tau_by_chance
 from mlem_core.groups.halves import keep_halves
 from mlem_core.groups.noise_ceilings import ceiling_tables
@@ -61,19 +61,22 @@ class TableOptions:
     chance : number of permutations of the labels of each feature; 0 is none
     similarity : the similarity of layers that is explained
     similarities : other similarities beside it
-    baselines : of `mlem_core.analysis.decoding.BASELINES`
+    extra : names of tables that extensions add, by the option of each `TableSource`
     """
 
     bootstrap: int = 0
     chance: int = 0
     similarity: str = RSA
     similarities: tuple[str, ...] = ()
-    baselines: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def check(self) -> None:
         """Raise InputError for a choice that does not exist."""
-        for name in self.baselines:
-            check_choice("baseline", name, BASELINES)
+        sources = table_sources()
+        for option, names in self.extra.items():
+            check_choice("option", option, sources)
+            for name in names:
+                check_choice(option, name, sources[option].names)
         for name in (self.similarity, *self.similarities):
             SIMILARITIES.named(name)
         for number in (self.bootstrap, self.chance):
@@ -82,8 +85,20 @@ class TableOptions:
 
     def to_dict(self) -> dict[str, Any]:
         """The options that are not the default, for JSON."""
+        values = {**asdict(self), **self.extra}
+        del values["extra"]
         default = {each.name: each.default for each in fields(self)}
-        return {name: value for name, value in asdict(self).items() if value != default[name]}
+        return {name: value for name, value in values.items() if value != default.get(name, ())}
+
+    @classmethod
+    def from_dict(cls, options: Mapping[str, Any]) -> TableOptions:
+        """The options that `to_dict` gave; raises InputError where they have another form."""
+        names = {each.name for each in fields(cls)}
+        extra = {name: value for name, value in options.items() if name not in names}
+        kernel = {name: value for name, value in options.items() if name in names}
+        made = checked(cls, {**kernel, "extra": extra}, "the entry options of the manifest")
+        made.check()
+        return made
 
 
 @dataclass(frozen=True)
@@ -105,8 +120,13 @@ class Manifest:
     models: dict[str, dict[str, Any]]
     versions: dict[str, str | None]
     written: dict[str, list[str]] = field(default_factory=dict)
-    options: TableOptions = field(default_factory=TableOptions)
+    options: dict[str, Any] = field(default_factory=dict)
     chosen: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def table_options(self) -> TableOptions:
+        """Options of the tables beside those of every analysis."""
+        return TableOptions.from_dict(self.options)
 
     @property
     def requested(self) -> AnalysisSpec:
@@ -119,7 +139,7 @@ def read_manifest(path: Path) -> Manifest:
     if not path.is_file() or path.stat().st_size > LARGEST_MANIFEST:
         raise InputError(f"there is no {path.name}, or none of analyze.")
     manifest = parsed(Manifest, path.read_bytes(), f"the manifest {path.name}")
-    manifest.options.check()
+    TableOptions.from_dict(manifest.options)
     return manifest
 
 
@@ -165,10 +185,12 @@ def analysis_tables(
     choices = choices_table(analysis.manifest)
     extra = {} if choices.empty else {"choices.csv": choices}
     notices: list[str] = []
-    for name in options.baselines:
-        baseline = decode_layers(analysis, store, progress=counting(progress, name, "layers"))
-        extra[f"{name}.csv"] = baseline.table
-        notices += baseline.notices
+    for option, source_names in options.extra.items():
+        compute = resolve(table_sources()[option].compute)
+        for name in source_names:
+            tables, sentences = compute(analysis, name, store, progress)
+            extra |= tables
+            notices += sentences
     names = dict.fromkeys((*options.similarities, *({options.similarity} - {RSA})))
     for name in names:
         extra |= compared(analysis, name, store, counting(progress, name, "layers")).written()

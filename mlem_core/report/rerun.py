@@ -109,7 +109,7 @@ def rerun(
         store = Store(home / "store", overlays=())
         analysis = run(spec, store, report, stimulus_set)
         results = analysis.results()
-        tables = analysis_tables(analysis, results, manifest.options, store, report).tables
+        tables = analysis_tables(analysis, results, manifest.table_options, store, report).tables
         differences = {
             name: _difference(folder / name, tables.get(name))
             for name in sorted({*manifest.written["analyze"], *tables} - {NOT_COMPARED})

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any, Self
 
 from mlem_core.analysis.analysis import Analysis, Selection, same_content
-from mlem_core.analysis.decoding import BASELINES, decode_layers
 from mlem_core.analysis.fit_cache import fitted_results
 from mlem_core.analysis.representations import model_representations
 from mlem_core.analysis.similarities import compared
-from mlem_core.base.errors import InputError, check_choice
+from mlem_core.base.errors import InputError, check_choice, unknown
 from mlem_core.base.files import scratch
 from mlem_core.base.typing import Layer, Report, counting, parse_layer
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.extending import find_stage, stage_names
 from mlem_core.figures.context import Drawing, FigureContext
 from mlem_core.groups.systems import keep_systems
 from mlem_core.inference import layer_intervals
@@ -66,13 +66,6 @@ class JobInput:
         """The layers that options of these names say, one each; without names those of "layers"."""
         layers = [self.options[name] for name in names] if names else self.options["layers"]
         return [(str(model), int(layer)) for model, layer in layers]
-
-
-def _baseline(job: JobInput) -> None:
-    name = job.options["name"]
-    check_choice("baseline", name, BASELINES)
-    counted = counting(job.report, name, "layers")
-    decode_layers(job.analysis, job.store, job.layers(), counted)
 
 
 def _all_intervals(job: JobInput) -> None:
@@ -179,7 +172,6 @@ JOB_TYPES: dict[str, JobType] = {
     "all-error-bars": JobType(_all_intervals, _models_of()),
     "archive": JobType(_archive, _all_models, in_store=False),
     "audit": JobType(lambda job: audit(job.analysis, job.store, job.report), _all_models),
-    "baseline": JobType(_baseline, _models_of()),
     "chance": JobType(
         lambda job: kept_chance(*job.chosen, int(job.options["permutations"]), job.report),
         _models_of(),
@@ -202,12 +194,19 @@ JOB_TYPES: dict[str, JobType] = {
 }
 
 
+def job_type(name: str) -> JobType:
+    """Type of background task by its name; raises InputError for an unknown one."""
+    if (found := JOB_TYPES.get(name) or find_stage(name)) is None:
+        raise unknown("kind of work", name, [*JOB_TYPES, *stage_names()])
+    return found
+
+
 def work(kind: str, analysis: Analysis, options: Options, store: Store, report: Report) -> Made:
     """Do a kind of work on an analysis, with the representations that it reads in the store.
 
     Raises as `restore_representations`, or what the options ask for is not in the analysis.
     """
-    job, of_kind = JobInput(analysis, options, store, report), JOB_TYPES[kind]
+    job, of_kind = JobInput(analysis, options, store, report), job_type(kind)
     restore_representations(analysis, of_kind.models(job), store, report)
     made: Made = of_kind.make(job)
     return {} if of_kind.in_store else made
@@ -247,7 +246,7 @@ class Followup(Task):
     @property
     def kind(self) -> JobType:
         """The kind of work that it is."""
-        return JOB_TYPES[self.request["kind"]]
+        return job_type(self.request["kind"])
 
     def begin(self) -> Self:
         """This follow-up, started, or attached to the same work that was started before."""
@@ -264,7 +263,7 @@ def followup_of(kind: str, job_id: str, options: Options, store: Store) -> Follo
 
     Parameters
     ----------
-    kind : one of `JOB_TYPES`
+    kind : one of `JOB_TYPES`, or of an extension
     job_id : of the analysis
     options : as JSON can hold them
 
@@ -273,7 +272,7 @@ def followup_of(kind: str, job_id: str, options: Options, store: Store) -> Follo
     InputError
         An unknown kind.
     """
-    check_choice("kind of work", kind, JOB_TYPES)
+    job_type(kind)
     request = {"version": VERSION, "kind": kind, "analysis": job_id, "options": dict(options)}
     if job_id == examples.ID:
         # Another version of the program has another example under the same name.

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from mlem_core import figures
+from mlem_core import extending, figures
 from mlem_core.base.errors import InputError
 from mlem_core.data.levels import STIMULUS
 from mlem_core.figures import DPI, FONTS, WIDTHS_MM, Paper
@@ -23,7 +23,7 @@ from mlem_core.report.formats import FORMATS, csv_bytes
 from mlem_core.tasks import notes
 from mlem_core.tasks.access import view_only
 from mlem_core.tasks.notes import Notes
-from pages.parts import choices, frame, stored
+from pages.parts import background, choices, frame, stored
 from pages.parts.choices import plain, without_minus_zero
 from pages.parts.glosses import glosses
 from pages.parts.view import View
@@ -194,6 +194,22 @@ def show_tab(view: View, tab: str, *, titled: bool = True) -> None:
             if titled:
                 st.subheader(record.title)
             panel.show()
+
+
+def show_extensions(view: View, screen: str) -> None:
+    """The folded parts that extensions add to a screen."""
+    for part in extending.panels(screen):
+        frame.folded_part(part.title, part.icon, part.figure, partial(_show_part, view, part))
+
+
+def _show_part(view: View, part: extending.Panel) -> None:
+    """The figure of a part, or the button that computes what it shows."""
+    panel = Panel.of(view, part.figure)
+    if panel is None:
+        task = view.work(part.stage, {"layers": view.layers})
+        background.offer(task, part.button, part.help)
+    else:
+        panel.show()
 
 
 @st.fragment

@@ -17,11 +17,11 @@ from sklearn.preprocessing import StandardScaler
 
 from mlem_core import AnalysisSpec, Store, run
 from mlem_core.analysis import files, planning
-from mlem_core.analysis.decoding import decoding
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.source import as_written
 from mlem_core.analysis.transforms import changed_units
 from mlem_core.data.folds import FOLDS_OVER, in_training
+from mlem_core.extensions.decoding.computation import decoding
 from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.inference.resample import below_ceiling
 from mlem_core.report.archive import write_archive

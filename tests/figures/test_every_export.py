@@ -18,7 +18,7 @@ from pypdf import PdfReader
 from pypdfium2.raw import FPDF_PAGEOBJ_TEXT
 
 from mlem_core import Store, compared, figures, run, stimulus_map
-from mlem_core.analysis.decoding import decode_layers
+from mlem_core.extensions.decoding.stage import decode_layers
 from mlem_core.figures.plots import FIGURES, Drawing, FigureContext, RenderedFigure
 from mlem_core.groups.halves import keep_halves
 from mlem_core.pairs.similarities import SIMILARITIES

@@ -296,13 +296,13 @@ def test_features_are_coded_by_value_in_a_run_of_their_own(mine):
 
 
 def test_decoding_stands_beside_the_profiles_and_is_kept(mine):
-    screen = seen(mine, "profiles").unfold("folded baselines")
+    screen = seen(mine, "profiles").unfold("folded baseline_decoding")
     screen.press("Compute it")
     assert screen.traces("baseline-decoding") >= FEATURES
     drawn = [screen.figures[name]["data"] for name in ("profiles", "baseline-decoding")]
     above, below = ({one.get("name"): one.get("line") for one in lines} for lines in drawn)
     assert all(above[name]["color"] == below[name]["color"] for name in FEATURES)
-    again = seen(mine, "profiles").unfold("folded baselines")
+    again = seen(mine, "profiles").unfold("folded baseline_decoding")
     assert "baseline-decoding" in again.figures and "Compute it" not in again.buttons
 
 

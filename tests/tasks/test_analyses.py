@@ -16,7 +16,6 @@ import tiny
 from inputs import for_each, in_files, noise, probing, refused, words
 from waiting import wait
 
-from mlem_core.analysis.decoding import cached_decoding, decoding
 from mlem_core.analysis.representations import representations_of
 from mlem_core.analysis.run import run
 from mlem_core.analysis.source import StimulusSource
@@ -25,6 +24,8 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.files import write_json
 from mlem_core.base.typing import Progress
 from mlem_core.data.datasets import SETS
+from mlem_core.extensions.decoding.computation import decoding
+from mlem_core.extensions.decoding.stage import cached_decoding
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.explanation import best_known, explain
 from mlem_core.report.archive import write_archive
@@ -250,7 +251,7 @@ def job(kept, tmp_path_factory):
 
 
 def test_a_follow_up_keeps_what_its_function_makes(job, kept):
-    options = {"name": "decoding", "layers": [["brain", 1]]}
+    options = {"layers": [["brain", 1]]}
     task = followups.followup_of("baseline", job.id, options, kept).begin()
     wait(task, "done")
     analysis = job.analysis()
@@ -274,10 +275,10 @@ def test_a_follow_up_keeps_what_its_function_makes(job, kept):
 
 def test_what_cannot_be_done_is_one_sentence(job, kept):
     task, gone = (
-        followups.followup_of("baseline", of, {"name": "x", "layers": []}, kept).begin()
+        followups.followup_of("baseline", of, {"layers": []}, kept).begin()
         for of in (job.id, "0" * 16)
     )
-    for one, said in ((task, "baseline"), (gone, "no longer in the store")):
+    for one, said in ((task, "decoding needs"), (gone, "no longer in the store")):
         message = wait(one, "failed").message
         assert said in message and "Traceback" not in message and "\n" not in message
     with refused("baseline"):

@@ -5,39 +5,28 @@ The baseline beside importance profiles. It is tested on the stimuli that a fold
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlem_core.analysis.representations import representations_of
-from mlem_core.base.errors import InputError
-from mlem_core.base.typing import Counted, IntArray, Layer
+from mlem_core.base.typing import IntArray, Layer
 from mlem_core.data.folds import in_training
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.distances import PRECOMPUTED
-from mlem_core.storage.store import Stage, Store
-
-if TYPE_CHECKING:
-    from mlem_core.analysis.analysis import Analysis
-    from mlem_core.models.representations import Representations
 
 # (model, layer) -> (n_stimuli, n_units); read one at a time, so memory-mapped arrays stay on disk.
 LayerRows = Mapping[Layer, NDArray[np.floating]]
 
 # An ordered feature with more distinct values is a quantity, not a set of classes.
 MAX_LEVELS = 10
-# Values of the option `--baselines`.
-BASELINES = ("decoding",)
 
 
 @dataclass(frozen=True)
-class Baseline:
-    """Table and notices of a baseline on some layers.
+class Decoding:
+    """Table and notices of decoding on some layers.
 
     Attributes
     ----------
@@ -49,12 +38,9 @@ class Baseline:
     notices: tuple[str, ...]
 
 
-STAGE = Stage("baseline", 2, Baseline)
-
-
 def decoding(
     stimuli: StimulusSet | pd.DataFrame, layer_rows: LayerRows, folds: IntArray
-) -> Baseline:
+) -> Decoding:
     """Accuracy of a linear classifier for each feature, layer and fold.
 
     The classifier sees the units standardised (by its training stimuli) and none of the stimuli
@@ -70,7 +56,7 @@ def decoding(
     folds : (n_stimuli,) the fold that tests each stimulus, see `mlem_core.data.folds`; those of an
         analysis keep together what its metric models are not to have seen
 
-    Returns a `Baseline`, whose `majority` is the accuracy of always saying the most frequent
+    Returns a `Decoding`, whose `majority` is the accuracy of always saying the most frequent
     training level. A fold in which no stimulus has the feature has no row.
 
     Source: Jalouzot et al. 2024, appendix G.
@@ -112,53 +98,4 @@ def decoding(
                     accuracy = float(fitted.score(rows[test], classes[test]))
                 scores.append((model, layer, fold, name, accuracy, majority))
     names = ["model", "layer", "fold", "feature", "accuracy", "majority"]
-    return Baseline(pd.DataFrame(scores, columns=names), tuple(notices))
-
-
-def decode_layers(
-    analysis: Analysis,
-    store: Store,
-    layers: Sequence[Layer] | None = None,
-    progress: Counted | None = None,
-) -> Baseline:
-    """Decoding on the stimuli, features and folds of an analysis; each layer is kept in `store`.
-
-    Parameters
-    ----------
-    layers : of the analysis; None is all
-    progress : called with the number of layers done and their total
-
-    Raises InputError: representations that are no longer in the store; precomputed distances, which
-    have no representations.
-    """
-    requested = analysis.layers if layers is None else layers
-    decodable = [layer for layer in requested if analysis.spec.distance_of(layer[0]) != PRECOMPUTED]
-    if not decodable:
-        raise InputError(
-            "decoding needs representations, but these layers have precomputed distances only."
-        )
-    by_layer = []
-    for done, layer in enumerate(decodable, 1):
-        source = representations_of(analysis, layer[0], store)
-
-        def decode(layer: Layer = layer, source: Representations = source) -> Baseline:
-            rows = {layer: np.asarray(source[layer[1]])}
-            return decoding(analysis.stimuli, rows, analysis.folds)
-
-        by_layer.append(STAGE.get(store, analysis.key([layer], name="decoding"), decode))
-        if progress is not None:
-            progress(done, len(decodable))
-    return _joined(by_layer)
-
-
-def cached_decoding(analysis: Analysis, store: Store, layers: Sequence[Layer]) -> Baseline | None:
-    """Decoding if every one of these layers is in the store; computes nothing."""
-    cached = [analysis.kept(STAGE, store, [layer], name="decoding") for layer in layers]
-    there = [baseline for baseline in cached if baseline is not None]
-    return None if len(there) < len(cached) else _joined(there)
-
-
-def _joined(by_layer: Sequence[Baseline]) -> Baseline:
-    notices = dict.fromkeys(notice for one in by_layer for notice in one.notices)
-    table = pd.concat([one.table for one in by_layer], ignore_index=True)
-    return Baseline(table, tuple(notices))
+    return Decoding(pd.DataFrame(scores, columns=names), tuple(notices))

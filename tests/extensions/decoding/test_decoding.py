@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlem_core.analysis.decoding import decoding
+from mlem_core.extensions.decoding.computation import decoding
 
 N = 150
 

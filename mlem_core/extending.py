@@ -1,0 +1,158 @@
+"""Extensions: the record of what one contributes, and the list of those that are there.
+
+Nothing else in the kernel or the shell knows an extension by its name. What a record names is
+imported when it is used, so that the list is quick to read.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module, metadata
+from typing import Any
+
+from mlem_core.base.errors import InputError
+
+# The place of an object, such as "mlem_core.extensions.decoding.stage:decode_layers".
+Reference = str
+# A line an extension of this package; to delete one, take its line out and remove its folder, its
+# tests and its page.
+BUILT_IN = ("decoding",)
+# Other packages name their record in this group of entry points.
+ENTRY_POINTS = "mlem.extensions"
+
+
+@dataclass(frozen=True)
+class TableSource:
+    """Tables that `analyze`, `rerun` and the zip write beside those of every analysis.
+
+    Attributes
+    ----------
+    option : of `analyze` (`--baselines`), and its entry in the manifest; its value is a list of
+        names, and without one there are no tables
+    names : that the option may have
+    help : of the option
+    compute : a function (analysis, name, store, progress) that gives the tables of a name by their
+        file names, and sentences that a reader of the tables has to know
+    """
+
+    option: str
+    names: tuple[str, ...]
+    help: str
+    compute: Reference
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A folded part of a screen, with a figure and the button that computes what it shows.
+
+    Attributes
+    ----------
+    screen : address of the screen, such as "profiles"
+    title, icon : of the part; the icon is the name of a Material symbol
+    figure : its name
+    stage : the background work that it needs, of the layers that are shown
+    button, help : that start this work
+    """
+
+    screen: str
+    title: str
+    icon: str
+    figure: str
+    stage: str
+    button: str
+    help: str
+
+
+@dataclass(frozen=True)
+class Extension:
+    """What an extension adds to the program.
+
+    Attributes
+    ----------
+    name : of its folder
+    title : in a few words
+    sentence : what it is for
+    stages : work in the background, `mlem_core.tasks.followups.JobType` by name
+    figures : modules that register figures when they are imported
+    tables : beside those of every analysis
+    screens : parts of screens
+    doc : its page in docs/, with the anchor; empty where it has none
+    """
+
+    name: str
+    title: str
+    sentence: str
+    stages: Mapping[str, Reference] = field(default_factory=dict)
+    figures: tuple[str, ...] = ()
+    tables: tuple[TableSource, ...] = ()
+    screens: tuple[Panel, ...] = ()
+    doc: str = ""
+
+
+def resolve(reference: Reference) -> Any:
+    """Object at a place."""
+    return pkgutil.resolve_name(reference)
+
+
+@cache
+def extensions() -> dict[str, Extension]:
+    """Extensions by their names: those of this package, then those of installed packages.
+
+    Raises
+    ------
+    InputError
+        Two extensions with one name; an installed one whose record cannot be imported.
+    """
+    records: dict[str, Extension] = {}
+    for name in BUILT_IN:
+        records[name] = import_module(f"mlem_core.extensions.{name}").EXTENSION
+    for entry_point in metadata.entry_points(group=ENTRY_POINTS):
+        try:
+            record = entry_point.load()
+        except Exception as error:
+            raise InputError(
+                f"the installed extension {entry_point.name} ({entry_point.value}) cannot be "
+                f"imported: {error}; mend or uninstall its package."
+            ) from error
+        if record.name in records:
+            raise InputError(
+                f"two extensions are called {record.name}; uninstall the package of "
+                f"{entry_point.value}."
+            )
+        records[record.name] = record
+    return records
+
+
+def import_figures() -> None:
+    """Register the figures of all extensions."""
+    for extension in extensions().values():
+        for module in extension.figures:
+            import_module(module)
+
+
+def table_sources() -> dict[str, TableSource]:
+    """Tables that extensions add, by their option."""
+    sources = [source for extension in extensions().values() for source in extension.tables]
+    return {source.option: source for source in sources}
+
+
+def panels(screen: str) -> list[Panel]:
+    """Parts that extensions add to a screen."""
+    parts = [panel for extension in extensions().values() for panel in extension.screens]
+    return [panel for panel in parts if panel.screen == screen]
+
+
+def find_stage(name: str) -> Any:
+    """Background work of an extension by its name; None where none has it."""
+    for extension in extensions().values():
+        if name in extension.stages:
+            return resolve(extension.stages[name])
+    return None
+
+
+def stage_names() -> list[str]:
+    """Names of the background work of all extensions."""
+    return [name for extension in extensions().values() for name in extension.stages]

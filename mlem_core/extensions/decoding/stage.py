@@ -1,0 +1,84 @@
+"""Decoding of the layers of an analysis: computed once, kept in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.representations import representations_of
+from mlem_core.base.errors import InputError
+from mlem_core.base.typing import Counted, Layer, Report, counting
+from mlem_core.extensions.decoding.computation import Decoding, decoding
+from mlem_core.models.representations import Representations
+from mlem_core.pairs.distances import PRECOMPUTED
+from mlem_core.storage.store import Stage, Store
+from mlem_core.tasks.followups import JobInput, JobType
+
+STAGE = Stage("baseline", 2, Decoding)
+
+
+def decode_layers(
+    analysis: Analysis,
+    store: Store,
+    layers: Sequence[Layer] | None = None,
+    progress: Counted | None = None,
+) -> Decoding:
+    """Decoding on the stimuli, features and folds of an analysis; each layer is kept in `store`.
+
+    Parameters
+    ----------
+    layers : of the analysis; None is all
+    progress : called with the number of layers done and their total
+
+    Raises InputError: representations that are no longer in the store; precomputed distances, which
+    have no representations.
+    """
+    requested = analysis.layers if layers is None else layers
+    decodable = [layer for layer in requested if analysis.spec.distance_of(layer[0]) != PRECOMPUTED]
+    if not decodable:
+        raise InputError(
+            "decoding needs representations, but these layers have precomputed distances only."
+        )
+    by_layer = []
+    for done, layer in enumerate(decodable, 1):
+        source = representations_of(analysis, layer[0], store)
+
+        def decode(layer: Layer = layer, source: Representations = source) -> Decoding:
+            rows = {layer: np.asarray(source[layer[1]])}
+            return decoding(analysis.stimuli, rows, analysis.folds)
+
+        by_layer.append(STAGE.get(store, analysis.key([layer], name="decoding"), decode))
+        if progress is not None:
+            progress(done, len(decodable))
+    return _joined(by_layer)
+
+
+def cached_decoding(analysis: Analysis, store: Store, layers: Sequence[Layer]) -> Decoding | None:
+    """Decoding if every one of these layers is in the store; computes nothing."""
+    cached = [analysis.kept(STAGE, store, [layer], name="decoding") for layer in layers]
+    there = [baseline for baseline in cached if baseline is not None]
+    return None if len(there) < len(cached) else _joined(there)
+
+
+def _joined(by_layer: Sequence[Decoding]) -> Decoding:
+    notices = dict.fromkeys(notice for part in by_layer for notice in part.notices)
+    table = pd.concat([layer.table for layer in by_layer], ignore_index=True)
+    return Decoding(table, tuple(notices))
+
+
+def decoding_tables(
+    analysis: Analysis, name: str, store: Store, progress: Report
+) -> tuple[dict[str, pd.DataFrame], Sequence[str]]:
+    """Table of all layers by its file name, and its notices."""
+    decoded = decode_layers(analysis, store, progress=counting(progress, name, "layers"))
+    return {f"{name}.csv": decoded.table}, decoded.notices
+
+
+def _decode(job: JobInput) -> None:
+    decode_layers(job.analysis, job.store, job.layers(), counting(job.report, "decoding", "layers"))
+
+
+JOB = JobType(_decode, lambda job: [model for model, _ in job.layers()])
