@@ -76,7 +76,8 @@ class Extension:
     title : in a few words
     sentence : what it is for
     stages : work in the background, `mlem_core.tasks.followups.JobType` by name
-    figures : modules that register figures when they are imported
+    entries : modules that register entries when they are imported, by the kind of the registry
+        ("figure", "estimator", "similarity", "distance" ...)
     tables : beside those of every analysis
     screens : parts of screens
     doc : its page in docs/, with the anchor; empty where it has none
@@ -86,7 +87,7 @@ class Extension:
     title: str
     sentence: str
     stages: Mapping[str, Reference] = field(default_factory=dict)
-    figures: tuple[str, ...] = ()
+    entries: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     tables: tuple[TableSource, ...] = ()
     screens: tuple[Panel, ...] = ()
     doc: str = ""
@@ -126,11 +127,10 @@ def extensions() -> dict[str, Extension]:
     return records
 
 
-def import_figures() -> None:
-    """Register the figures of all extensions."""
-    for extension in extensions().values():
-        for module in extension.figures:
-            import_module(module)
+def entry_modules(kind: str) -> list[str]:
+    """Modules of extensions that register entries of a kind, such as "figure"."""
+    records = extensions().values()
+    return [module for extension in records for module in extension.entries.get(kind, ())]
 
 
 def table_sources() -> dict[str, TableSource]:

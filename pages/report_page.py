@@ -11,11 +11,11 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from mlem_core import figures
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names
-from mlem_core.figures import Paper
+from mlem_core.figures.export import can_write_images
 from mlem_core.figures.plots import FIGURES, Drawing, RenderedFigure
+from mlem_core.figures.press import Paper
 from mlem_core.report import methods
 from mlem_core.report.chosen import Chosen, as_zip
 from mlem_core.report.formats import FORMATS, pages_of, pictures
@@ -57,7 +57,7 @@ def _offer_figures(view: View) -> None:
     with popover:
         a, b = map(stored.layer_title, view.pair)
         st.caption(plain(f"Of what is chosen on the left; two layers are {a} and {b}."))
-        for figure, record in FIGURES.items():
+        for figure, record in sorted(FIGURES.items()):
             if not record.offered:
                 continue
             st.button(
@@ -138,7 +138,7 @@ def _download(view: View, cards: Sequence[_Card], paper: Paper) -> None:
     """LaTeX of all figures and tables, and everything in one zip."""
     called = stored.names()  # a file is written where the address is not known
     row = st.container(horizontal=True, vertical_alignment="bottom")
-    forms = [one.name for one in pictures(figures.can_write_images())]
+    forms = [one.name for one in pictures(can_write_images())]
     form = row.segmented_control(
         "Pictures", forms, default=forms[0], required=True, key="report form",
         format_func=lambda one: FORMATS[one].label,

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from mlem_core.base.labels import SEPARATOR
-from mlem_core.figures import can_write_images, image
+from mlem_core.figures.export import can_write_images, image
 from mlem_core.figures.style import DASHES, GREY, PALETTE, SYMBOLS, quiet
 from validation import (
     budget,

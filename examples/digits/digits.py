@@ -21,7 +21,12 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
-from mlem_core import Analysis, AnalysisSpec, Store, figures, run, stimulus_map, write_csv
+from mlem_core import Analysis, AnalysisSpec, Store, run, stimulus_map, write_csv
+from mlem_core.figures.export import as_file
+from mlem_core.figures.maps import layer_maps
+from mlem_core.figures.profiles import profiles
+from mlem_core.figures.similarity import similarity_matrices
+from mlem_core.figures.stimulus_maps import stimulus_map as stimulus_map_figure
 
 HIDDEN = (64, 32)
 Array = NDArray[np.float64]
@@ -114,11 +119,9 @@ def analyse(out: Path, store: Store) -> Analysis:
     results.write(out, analysis.manifest)
     names = [feature.name for feature in analysis.stimuli.features]
     drawn = {
-        "profiles": figures.profiles(results.importance, results.scores, names),
-        "similarity": figures.similarity_matrices(
-            results.similarity_profiles, results.similarity_rsa
-        ),
-        "layer_map": figures.layer_maps(results.layer_map, results.importance),
+        "profiles": profiles(results.importance, results.scores, names),
+        "similarity": similarity_matrices(results.similarity_profiles, results.similarity_rsa),
+        "layer_map": layer_maps(results.layer_map, results.importance),
     }
     table = analysis.stimuli.table
     for layer in (0, 2):
@@ -126,9 +129,9 @@ def analyse(out: Path, store: Store) -> Analysis:
         points["digit"] = table["digit"].to_numpy()[points["stimulus"]]
         points["label"] = table["sentence"].to_numpy()[points["stimulus"]]
         title = f"trained, layer {layer}"
-        drawn[f"images_{layer}"] = figures.stimulus_map(points, "digit", "nominal", title)
+        drawn[f"images_{layer}"] = stimulus_map_figure(points, "digit", "nominal", title)
     for name, figure in drawn.items():
-        (out / f"{name}.html").write_bytes(figures.as_file(figure, "html", title=name))
+        (out / f"{name}.html").write_bytes(as_file(figure, "html", title=name))
     return analysis
 
 

@@ -16,9 +16,14 @@ from typing import Any
 
 import pandas as pd
 
-from mlem_core import AnalysisSpec, Store, figures, run
+from mlem_core import AnalysisSpec, Store, run
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.data.stimulus_csv import write_table
+from mlem_core.figures.export import image
+from mlem_core.figures.groups import group_profiles, group_similarity, universality
+from mlem_core.figures.profiles import profiles
+from mlem_core.figures.similarity import similarity_matrices
+from mlem_core.figures.trajectories import trajectories
 from mlem_core.groups.members import Members, model_similarity
 from mlem_core.groups.summary import GroupSummary, group_tables, lines
 from mlem_core.measures.decomposition import decompose
@@ -112,7 +117,7 @@ def by_layer(analysis: Analysis) -> pd.DataFrame:
 
 def save(figure: Any, path: Path) -> None:
     """A figure as SVG."""
-    svg = figures.image(figure, "svg", width=1000, height=int(figure.layout.height))
+    svg = image(figure, "svg", width=1000, height=int(figure.layout.height))
     path.write_bytes(svg)
 
 
@@ -138,9 +143,9 @@ def write_groups(analysis: Analysis, features: list[str], out: Path, name: str) 
         write_table(table.round(4), out / f"{Path(file).stem}-{name}.csv")
     write_table(of_members_of_kinds(analysis).round(4), out / f"members-{name}.csv")
     (out / f"groups-{name}.txt").write_text("\n".join(lines(found)) + "\n", encoding="utf-8")
-    save(figures.group_profiles(found.profiles, features), out / f"groups-{name}.svg")
-    save(figures.group_similarity(found.similarity), out / f"group-similarity-{name}.svg")
-    save(figures.universality(found.universality), out / f"universality-{name}.svg")
+    save(group_profiles(found.profiles, features), out / f"groups-{name}.svg")
+    save(group_similarity(found.similarity), out / f"group-similarity-{name}.svg")
+    save(universality(found.universality), out / f"universality-{name}.svg")
 
 
 def main() -> None:
@@ -154,11 +159,11 @@ def main() -> None:
         features = [feature.name for feature in analysis.stimuli.features]
         kinds = analysis.results(layers=[one for one in analysis.layers if one[0] in KINDS])
         save(
-            figures.profiles(kinds.importance, kinds.scores, features),
+            profiles(kinds.importance, kinds.scores, features),
             out / f"profiles-{name}.svg",
         )
         save(
-            figures.similarity_matrices(kinds.similarity_profiles, kinds.similarity_rsa),
+            similarity_matrices(kinds.similarity_profiles, kinds.similarity_rsa),
             out / f"similarity-{name}.svg",
         )
         write_table(best(analysis).round(4), out / f"best-{name}.csv")
@@ -172,7 +177,7 @@ def main() -> None:
         write_table(table, out / file)
     features = [feature.name for feature in analysis.stimuli.features]
     of_mean = trained.trajectories[trained.trajectories["layer"].isna()]
-    save(figures.trajectories(of_mean, features), out / "training.svg")
+    save(trajectories(of_mean, features), out / "training.svg")
     write_table(by_layer(analysis), out / "layers-training.csv")
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import io
-from collections.abc import Callable, Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, Protocol, TypeVar
 
@@ -197,26 +199,55 @@ class Entry(Protocol):
 E = TypeVar("E", bound=Entry)
 
 
-class Registry(dict[str, E]):
+class Registry(MutableMapping[str, E]):
     """The entries of one kind, by their names and in the order of their registration.
 
     Parameters
     ----------
     kind : what error messages call an entry, such as "distance"
+    modules : a function of the kind that gives the names of further modules which register entries;
+        they are imported at the first look-up
     """
 
-    def __init__(self, kind: str) -> None:
-        super().__init__()
+    def __init__(self, kind: str, modules: Callable[[str], Iterable[str]] | None = None) -> None:
         self.kind = kind
+        self._entries: dict[str, E] = {}
+        self._modules = modules
+        self._lock = threading.RLock()
+
+    def _loaded(self) -> dict[str, E]:
+        """All entries, with those of the further modules."""
+        if self._modules is not None:
+            with self._lock:
+                # These modules may look entries up while they are imported.
+                modules, self._modules = self._modules, None
+                for module in () if modules is None else modules(self.kind):
+                    importlib.import_module(module)
+        return self._entries
+
+    def __getitem__(self, name: str) -> E:
+        return self._loaded()[name]
+
+    def __setitem__(self, name: str, entry: E) -> None:
+        self._entries[name] = entry
+
+    def __delitem__(self, name: str) -> None:
+        del self._loaded()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._loaded())
+
+    def __len__(self) -> int:
+        return len(self._loaded())
 
     def register(self, entry: E) -> None:
         """Make an entry known by its name to everything that asks for one.
 
         Raises ValueError: another one has this name, by which what is kept in the store is found.
         """
-        if entry.name in self:
+        if entry.name in self._entries:
             raise ValueError(f"there is a registered {self.kind} {entry.name!r} already.")
-        self[entry.name] = entry
+        self._entries[entry.name] = entry
 
     def named(self, name: str) -> E:
         """The entry of this name; raises InputError, with the choices, where there is none."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pandas as pd
@@ -19,6 +21,7 @@ from mlem_core.base.labels import Names
 from mlem_core.base.parameters import Registry
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.extending import entry_modules
 from mlem_core.figures import captions
 from mlem_core.groups import noise_ceilings
 from mlem_core.inference import layer_intervals, what_else
@@ -369,7 +372,14 @@ class FigureRecord:
         return self.line if isinstance(self.line, str) else self.line(context)
 
 
-FIGURES = Registry[FigureRecord]("figure")
+def _modules(kind: str) -> list[str]:
+    """Modules that register figures: all of this package, so that a file more is a figure more."""
+    package = Path(__file__).parent
+    names = [f"{__package__}.{module.name}" for module in pkgutil.iter_modules([str(package)])]
+    return [*names, *entry_modules(kind)]
+
+
+FIGURES = Registry[FigureRecord]("figure", _modules)
 
 
 def figure(

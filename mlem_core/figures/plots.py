@@ -6,12 +6,9 @@
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
-from pathlib import Path
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -19,54 +16,19 @@ import plotly.graph_objects as go
 from mlem_core.analysis.analysis import Analysis, check_layers
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer, Layers, Progress, Report, layer_name
-from mlem_core.extending import import_figures
 from mlem_core.figures.context import (
     FIGURES,
-    Draw,
     Drawing,
     FigureContext,
-    FigureRecord,
     RenderedFigure,
 )
 from mlem_core.figures.naming import naming
 from mlem_core.inference.explanation import layer_of
-from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.storage.store import Store
 
 __all__ = [
     "FIGURES", "AnalysisPlots", "Drawing", "FigureContext", "RenderedFigure", "all_figures", "draw",
 ]  # fmt: skip
-
-# Each module of this package registers its figures: a file more is a figure more.
-for _module in pkgutil.iter_modules([str(Path(__file__).parent)]):
-    import_module(f"mlem_core.figures.{_module.name}")
-import_figures()
-
-
-def _by(similarity: str, draw: Draw) -> Draw:
-    """Function that draws a figure by another similarity than RSA, where it was computed."""
-
-    def drawn(context: FigureContext) -> RenderedFigure | None:
-        options = {**context.drawing.options, "similarity": similarity}
-        chosen = replace(context, drawing=replace(context.drawing, options=options))
-        return None if chosen.compared is None else draw(chosen)
-
-    return drawn
-
-
-# Those that have another similarity in the place of RSA.
-for _similarity, _entry in SIMILARITIES.items():
-    for _name in ("similarity", "why", "why_layers") if _entry.divides else ("similarity",):
-        if _similarity != RSA:
-            _of_rsa, _new = FIGURES[_name], f"{_name}_{_similarity}"
-            _draw = _by(_similarity, _of_rsa.draw)
-            FIGURES.register(FigureRecord(_new, _of_rsa.title, _of_rsa.line, _draw))
-
-
-# By name, so that no import elsewhere decides their order in an archive.
-_by_name = sorted(FIGURES.items())
-FIGURES.clear()
-FIGURES.update(_by_name)
 
 
 def draw(name: str, context: FigureContext) -> RenderedFigure | None:
@@ -101,7 +63,8 @@ def all_figures(
     progress : called before each
     """
     figures = {}
-    for done, name in enumerate(FIGURES):
+    # By name, so that no order of imports decides that of the figures in an archive.
+    for done, name in enumerate(sorted(FIGURES)):
         if progress is not None:
             progress(Progress("drawing", None, done, len(FIGURES), "figures"))
         drawn = draw(name, context)

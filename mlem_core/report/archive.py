@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from mlem_core import figures
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.files import RDMS
 from mlem_core.analysis.results import Results, write_tables
@@ -22,6 +21,7 @@ from mlem_core.base.typing import Progress, Report
 from mlem_core.data.distance_features import save_rdms
 from mlem_core.data.stimulus_csv import write_csv
 from mlem_core.figures.context import Drawing, FigureContext, RenderedFigure
+from mlem_core.figures.export import can_write_images, one_browser
 from mlem_core.figures.plots import all_figures
 from mlem_core.report.analysis_tables import TableOptions, analysis_tables
 from mlem_core.report.formats import pictures, plotly_source, write_zip
@@ -95,13 +95,13 @@ def _figure_files(
     drawn: dict[str, RenderedFigure], images: bool | None, progress: Report
 ) -> dict[str, bytes]:
     """The pictures of figures, and their captions."""
-    images = figures.can_write_images() if images is None else images
+    images = can_write_images() if images is None else images
     captions = [
         f"**{name}**: {as_markdown(figure.title)}. {as_markdown(figure.caption)}\n"
         for name, figure in drawn.items()
     ]
     files = {"figures/captions.md": "\n".join(captions).encode()}
-    with figures.one_browser() if images else contextlib.nullcontext():
+    with one_browser() if images else contextlib.nullcontext():
         for done, (name, figure) in enumerate(drawn.items()):
             progress(Progress("figures", None, done, len(drawn), "figures"))
             for form in pictures(images):

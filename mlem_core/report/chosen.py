@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from mlem_core import figures
 from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.results import Results
 from mlem_core.base.errors import InputError
@@ -20,6 +19,7 @@ from mlem_core.base.files import checked
 from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Layer
 from mlem_core.figures.plots import FIGURES, Drawing, FigureContext, RenderedFigure, draw
+from mlem_core.figures.press import Paper
 from mlem_core.report import formats
 from mlem_core.report.formats import FORMATS, as_latex, csv_bytes, in_zip
 
@@ -101,7 +101,7 @@ class Chosen:
 def as_zip(
     names: Sequence[str],
     drawn: Sequence[RenderedFigure],
-    paper: figures.Paper,
+    paper: Paper,
     form: str,
     texts: Mapping[str, str],
 ) -> bytes:
@@ -113,7 +113,7 @@ def as_zip(
     form : of the pictures, one of `mlem_core.report.formats.pictures`
     texts : methods.md, methods.tex and references.bib
 
-    Raises as `figures.as_file`.
+    Raises as `as_file`.
     """
     files: dict[str, bytes] = {}
     parts = [texts["methods.tex"]]

@@ -16,10 +16,11 @@ import numpy as np
 import pandas as pd
 from plotly.graph_objects import Figure
 
-from mlem_core import figures
 from mlem_core.base.parameters import Registry
 from mlem_core.data.stimulus_csv import write_table
 from mlem_core.figures.context import RenderedFigure
+from mlem_core.figures.export import as_files
+from mlem_core.figures.press import Paper, on_pages
 
 # What a document has to load: rules, tables over several pages, pictures.
 PACKAGES = ("booktabs", "longtable", "graphicx")
@@ -251,7 +252,7 @@ def _cell(value: Any, digits: int, column: str) -> str:
 
 
 # Gives the files of a figure by their names, at the size and in the font of a paper.
-Write = Callable[[RenderedFigure, str, figures.Paper | None], dict[str, bytes]]
+Write = Callable[[RenderedFigure, str, Paper | None], dict[str, bytes]]
 
 
 @dataclass(frozen=True)
@@ -265,7 +266,7 @@ class ExportFormat:
     mime : its MIME type
     sentence : what it is for
     write : gives the files of a figure; of pixels and SVG one a page
-    printed : whether it is a picture with the size and font of a `figures.Paper`, which takes a
+    printed : whether it is a picture with the size and font of a `Paper`, which takes a
         Chrome or Chromium on the server
     resolution : whether that is of pixels
     """
@@ -279,7 +280,7 @@ class ExportFormat:
     resolution: bool = False
 
     def download(
-        self, drawn: RenderedFigure, name: str, paper: figures.Paper | None
+        self, drawn: RenderedFigure, name: str, paper: Paper | None
     ) -> tuple[str, Callable[[], bytes]]:
         """Name of the one file that is downloaded, a zip of several pages, and what gives it."""
         # A PDF has all pages.
@@ -307,15 +308,15 @@ def pictures(images: bool) -> list[ExportFormat]:
     return [one for one in FORMATS.values() if one.printed and not one.resolution]
 
 
-def pages_of(drawn: RenderedFigure, paper: figures.Paper) -> list[Figure]:
-    """Pages of a figure on a paper, laid out once for all of its files, see `figures.on_pages`."""
-    known: dict[figures.Paper, list[Figure]] = vars(drawn).setdefault("_pages", {})
+def pages_of(drawn: RenderedFigure, paper: Paper) -> list[Figure]:
+    """Pages of a figure on a paper, laid out once for all of its files, see `on_pages`."""
+    known: dict[Paper, list[Figure]] = vars(drawn).setdefault("_pages", {})
     if paper not in known:
-        known[paper] = figures.on_pages(drawn.figure, paper)
+        known[paper] = on_pages(drawn.figure, paper)
     return known[paper]
 
 
-def as_latex(drawn: RenderedFigure, name: str, paper: figures.Paper, form: str = "pdf") -> str:
+def as_latex(drawn: RenderedFigure, name: str, paper: Paper, form: str = "pdf") -> str:
     """A figure and its table as LaTeX.
 
     Parameters
@@ -364,16 +365,14 @@ def csv_bytes(table: pd.DataFrame) -> bytes:
     return file.getvalue()
 
 
-def _picture(
-    drawn: RenderedFigure, name: str, paper: figures.Paper | None, form: str
-) -> dict[str, bytes]:
+def _picture(drawn: RenderedFigure, name: str, paper: Paper | None, form: str) -> dict[str, bytes]:
     words = {"title": drawn.title or name, "caption": drawn.caption}
-    paper = paper or figures.Paper()
+    paper = paper or Paper()
     pages = drawn.figure if form == "html" else pages_of(drawn, paper)
-    return figures.as_files(pages, name, form, paper, **words)
+    return as_files(pages, name, form, paper, **words)
 
 
-def _table(drawn: RenderedFigure, name: str, paper: figures.Paper | None) -> dict[str, bytes]:
+def _table(drawn: RenderedFigure, name: str, paper: Paper | None) -> dict[str, bytes]:
     written = table(drawn.printed, drawn.caption, f"tab:{name}", title=drawn.title)
     return {f"{name}.tex": written.encode()}
 

@@ -9,7 +9,6 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from mlem_core import figures
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.source import SURPRISAL
 from mlem_core.analysis.spec import AnalysisSpec
@@ -20,6 +19,7 @@ from mlem_core.data.columns import text_of
 from mlem_core.data.doubts import Lint, StimulusFinding
 from mlem_core.data.roles import ROLES
 from mlem_core.data.stimuli import StimulusSet
+from mlem_core.figures.stimuli import feature_correlations
 from mlem_core.models.registry import MODELS, packaged
 from pages.form.draft import FEATURES, Draft, change_roles, of_column, show_given
 from pages.parts import choices, stored
@@ -202,7 +202,7 @@ def _below(lint: Lint) -> None:
         _say(rest)
         if any(finding.kind == "correlated" for finding in rest):
             st.plotly_chart(
-                figures.feature_correlations(lint.correlations),
+                feature_correlations(lint.correlations),
                 key="lint correlations",
                 config={"displaylogo": False},
                 alt="Correlations between the feature distances",

@@ -11,13 +11,14 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from mlem_core import extending, figures
+from mlem_core import extending
 from mlem_core.base.errors import InputError
 from mlem_core.data.levels import STIMULUS
-from mlem_core.figures import DPI, FONTS, WIDTHS_MM, Paper
 from mlem_core.figures.context import RenderedFigure
+from mlem_core.figures.export import can_write_images, on_dark_page
 from mlem_core.figures.glyphs import drawn_texts, missing_glyphs
 from mlem_core.figures.plots import FIGURES, draw
+from mlem_core.figures.press import DPI, FONTS, WIDTHS_MM, Paper, in_narrow_window
 from mlem_core.report.chosen import Chosen
 from mlem_core.report.formats import FORMATS, csv_bytes
 from mlem_core.tasks import notes
@@ -163,9 +164,9 @@ class Panel:
         figure = self.drawn.figure
         if frame.narrow():
             drawn = self.drawn if self.again is None else self.again(True, True)
-            figure = figures.in_narrow_window(drawn.figure)
+            figure = in_narrow_window(drawn.figure)
         if st.context.theme.type == "dark":
-            figure = figures.on_dark_page(figure)
+            figure = on_dark_page(figure)
         state = st.plotly_chart(
             figure,
             key=f"figure {self.name}",
@@ -188,7 +189,7 @@ def show_figure(view: View, figure: str, name: str = "", **options: Any) -> None
 def show_tab(view: View, tab: str, *, titled: bool = True) -> None:
     """The figures whose record says that they stand on a tab of Explore, or in a part of one."""
     records = [record for record in FIGURES.values() if record.tab == tab]
-    for record in sorted(records, key=lambda record: record.place):
+    for record in sorted(records, key=lambda record: (record.place, record.name)):
         panel = Panel.of(view, record.name)
         if panel is not None:
             if titled:
@@ -241,7 +242,7 @@ def _below(panel: Panel) -> None:
 
 
 def _export(panel: Panel) -> None:
-    pictures = figures.can_write_images()
+    pictures = can_write_images()
     labelled = {one.label: one for one in FORMATS.values() if pictures or not one.printed}
     form = labelled[pick("Format", list(labelled), panel.name, "format", "What the file is.")]
     st.caption(form.sentence)

@@ -17,15 +17,17 @@ from inputs import in_files, probing
 from pypdf import PdfReader
 from pypdfium2.raw import FPDF_PAGEOBJ_TEXT
 
-from mlem_core import Store, compared, figures, run, stimulus_map
+from mlem_core import Store, compared, run, stimulus_map
 from mlem_core.extensions.decoding.stage import decode_layers
+from mlem_core.figures.export import as_file, as_files, one_browser
 from mlem_core.figures.plots import FIGURES, Drawing, FigureContext, RenderedFigure
+from mlem_core.figures.press import WIDTHS_MM, Paper
 from mlem_core.groups.halves import keep_halves
 from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.robustness.erasure import STAGE, Erasure, ErasureRequest
 from mlem_core.tasks import examples
 
-WIDTHS = tuple(figures.WIDTHS_MM[name] for name in ("one column", "two columns"))
+WIDTHS = tuple(WIDTHS_MM[name] for name in ("one column", "two columns"))
 # Not of the example but of a small analysis: values, decoding, similarities.
 OF_VALUES = tuple(n for n in FIGURES if n.startswith(("values", "baseline")))
 OF_VALUES += tuple(n for n in FIGURES if n.endswith(tuple(SIMILARITIES)))
@@ -133,12 +135,12 @@ def draw(tmp_path_factory, chromium_path):
     sources = Sources(tmp_path_factory.mktemp("exports"))
 
     def drawn(name, mm):
-        source, narrow = sources.of(name), figures.Paper(width_mm=mm).narrow
+        source, narrow = sources.of(name), Paper(width_mm=mm).narrow
         made = FIGURES[name].draw(replace(source, drawing=replace(source.drawing, narrow=narrow)))
         assert made is not None, f"there is no figure {name}"
         return made
 
-    with figures.one_browser():
+    with one_browser():
         yield drawn
 
 
@@ -158,8 +160,8 @@ def page(browser):
     ],
 )
 def test_no_text_is_cut_or_covers_another(name, mm, draw, page):
-    made, paper = draw(name, mm), figures.Paper(width_mm=mm)
-    pdf = figures.as_file(made.figure, "pdf", paper, title=made.title)
+    made, paper = draw(name, mm), Paper(width_mm=mm)
+    pdf = as_file(made.figure, "pdf", paper, title=made.title)
     high = LOW if mm == WIDTHS[0] else TALLEST
     assert len(made.caption.split()) <= WORDS, made.caption
     for size, letters in letters_of(pdf):
@@ -173,7 +175,7 @@ def test_no_text_is_cut_or_covers_another(name, mm, draw, page):
     assert not signs, "a 0 with a sign, or a hint on how to use a screen"
     if mm != WIDTHS[0]:
         return  # one width shows that no letter is lost on the way
-    files = figures.as_files(made.figure, name, "svg", paper, title=made.title)
+    files = as_files(made.figure, name, "svg", paper, title=made.title)
     texts = [text for svg in files.values() for text in texts_of(svg, page)]
     missing = Counter(plain_letters("".join(texts))) - Counter(plain_letters(written))
     assert not missing, "letters of these texts are not on the page"

@@ -20,12 +20,22 @@ import pytest
 from figure_tables import FEATURES, distances_of, importance_of, layer_map_of, scores_of
 from pypdf import PdfReader
 
-from mlem_core import InputError, figures
+from mlem_core import InputError
 from mlem_core.base.labels import Names
-from mlem_core.figures import Paper
+from mlem_core.figures.compare import importance_scatter
 from mlem_core.figures.context import RenderedFigure
-from mlem_core.figures.naming import feature_name
-from mlem_core.figures.terms import HOVER
+from mlem_core.figures.export import as_file, can_write_images, image, one_browser
+from mlem_core.figures.maps import layer_maps
+from mlem_core.figures.naming import feature_name, naming
+from mlem_core.figures.press import Paper, on_pages
+from mlem_core.figures.profiles import profiles
+from mlem_core.figures.robustness import audit_map
+from mlem_core.figures.similarity import similarity_matrices
+from mlem_core.figures.stimuli import feature_correlations, feature_counts
+from mlem_core.figures.stimulus_maps import stimulus_map
+from mlem_core.figures.terms import HOVER, term_matrices
+from mlem_core.figures.value_distances import value_matrices
+from mlem_core.figures.why import waterfall
 from mlem_core.report import formats
 
 
@@ -69,35 +79,33 @@ def audited(of):
         variant="v", rho_before=0.5, rho=0.4, rsa_change=0.1, tau=0.3, rsa_with=f"{of.models[0]}:0"
     )
     marks = ["measure", "model_a", "layer_a", "model_b", "layer_b", "variant", "reason"]
-    return figures.audit_map(table, changes, pd.DataFrame(columns=marks), {"v": "V"}, "control")
+    return audit_map(table, changes, pd.DataFrame(columns=marks), {"v": "V"}, "control")
 
 
-def waterfall(of):
+def contributions(of):
     terms = [*of.features, " × ".join(of.features)]
     table = pd.DataFrame({"term": terms, "value": [0.1, -0.0001, 0.2]})
-    return figures.waterfall(table, of.features)
+    return waterfall(table, of.features)
 
 
 # A new figure gets a line here, and with it all tests of this file.
 OF_LAYERS: dict[str, Callable[[Given], go.Figure]] = {
-    "profiles": lambda of: figures.profiles(of.importance, scores_of(of.importance), of.features),
-    "similarity": lambda of: figures.similarity_matrices(of.square, of.square),
-    "clustering": lambda of: figures.similarity_matrices(of.square, of.square, order="clustering"),
-    "maps": lambda of: figures.layer_maps(
-        layer_map_of(dict.fromkeys(of.models, (0, 1))), of.importance
-    ),
-    "compare": lambda of: figures.importance_scatter(
+    "profiles": lambda of: profiles(of.importance, scores_of(of.importance), of.features),
+    "similarity": lambda of: similarity_matrices(of.square, of.square),
+    "clustering": lambda of: similarity_matrices(of.square, of.square, order="clustering"),
+    "maps": lambda of: layer_maps(layer_map_of(dict.fromkeys(of.models, (0, 1))), of.importance),
+    "compare": lambda of: importance_scatter(
         of.importance, (of.layers[0], of.layers[-1]), of.features, -0.001, 0.5
     ),
-    "terms": lambda of: figures.term_matrices(dict.fromkeys(of.features, of.square)),
-    "values": lambda of: figures.value_matrices(of.distances, of.features[0], of.layers),
+    "terms": lambda of: term_matrices(dict.fromkeys(of.features, of.square)),
+    "values": lambda of: value_matrices(of.distances, of.features[0], of.layers),
     "audit": audited,
 }
 DRAWN = OF_LAYERS | {
-    "stimuli": lambda of: figures.stimulus_map(of.points, of.features[0], "nominal", of.values[0]),
-    "waterfall": waterfall,
-    "correlations": lambda of: figures.feature_correlations(near_nothing(of.features)),
-    "counts": lambda of: figures.feature_counts(
+    "stimuli": lambda of: stimulus_map(of.points, of.features[0], "nominal", of.values[0]),
+    "waterfall": contributions,
+    "correlations": lambda of: feature_correlations(near_nothing(of.features)),
+    "counts": lambda of: feature_counts(
         pd.DataFrame(dict.fromkeys(of.features, of.values)), [(f, "nominal") for f in of.features]
     ),
 }
@@ -125,7 +133,7 @@ def written(figure):
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_names_that_are_given_are_written_and_identifiers_are_not(name):
-    with figures.naming(NAMES):
+    with naming(NAMES):
         text = written(DRAWN[name](PLAIN))
     assert not any(identifier in text for identifier in (*PLAIN.features, *PLAIN.models))
     called = ("Erstes &lt;Merkmal&gt;", "\u2068عدد الكلمات\u2069", "Das &#36; Modell", "模型")
@@ -135,7 +143,7 @@ def test_names_that_are_given_are_written_and_identifiers_are_not(name):
 
 @pytest.mark.parametrize("name", OF_LAYERS)
 def test_names_of_layers_are_written_where_they_are_given(name):
-    with figures.naming(REGIONS):
+    with naming(REGIONS):
         text = written(DRAWN[name](PLAIN))
     assert "IT" in text and "V1" not in written(DRAWN[name](PLAIN))
     assert "<left>" not in text
@@ -165,7 +173,7 @@ def test_what_a_user_wrote_is_text_and_no_markup(name):
 
 def test_names_hold_inside_and_in_their_own_thread_only():
     elsewhere: list[str] = []
-    with pytest.raises(ValueError), figures.naming(NAMES):
+    with pytest.raises(ValueError), naming(NAMES):
         thread = threading.Thread(target=lambda: elsewhere.append(feature_name("f_one")))
         thread.start()
         thread.join()
@@ -178,27 +186,27 @@ MM = 25.4 / 72  # of a point
 
 
 @pytest.fixture(scope="module")
-def one_browser(chromium_path):
-    with figures.one_browser():
+def browser(chromium_path):
+    with one_browser():
         yield
 
 
 def figure_of():
     features = ("part_of_speech", "tense")
     importance = importance_of(features)
-    return figures.profiles(importance, scores_of(importance), features)
+    return profiles(importance, scores_of(importance), features)
 
 
 @pytest.mark.parametrize(
     ("width", "font", "points", "embedded"),
     [(89, "Arial", 6, "Arial|LiberationSans"), (183, "Times", 9, "Times|LiberationSerif")],
 )
-def test_a_pdf_has_the_asked_width_text_fonts_and_title(one_browser, width, font, points, embedded):
+def test_a_pdf_has_the_asked_width_text_fonts_and_title(browser, width, font, points, embedded):
     paper, title = Paper(width_mm=width, font=font, points=points), "ρ (a) < \\b & ü"
-    pdf = PdfReader(io.BytesIO(figures.as_file(figure_of(), "pdf", paper, title=title)))
+    pdf = PdfReader(io.BytesIO(as_file(figure_of(), "pdf", paper, title=title)))
     (page,) = pdf.pages
     assert float(page.mediabox.width) * MM == pytest.approx(width, abs=0.5)
-    height = figures.on_pages(figure_of(), paper)[0].layout.height * paper.scale / 96 * 25.4
+    height = on_pages(figure_of(), paper)[0].layout.height * paper.scale / 96 * 25.4
     assert float(page.mediabox.height) * MM == pytest.approx(height, abs=0.5)
     assert pdf.metadata.title == title
     sizes = []
@@ -220,16 +228,16 @@ def test_a_pdf_has_the_asked_width_text_fonts_and_title(one_browser, width, font
     assert "/XObject" not in page["/Resources"]  # no picture: lines and text
 
 
-def test_an_svg_is_in_mm_and_keeps_its_text_and_title(one_browser):
-    svg = figures.as_file(figure_of(), "svg", Paper(width_mm=89), title="a < b").decode()
+def test_an_svg_is_in_mm_and_keeps_its_text_and_title(browser):
+    svg = as_file(figure_of(), "svg", Paper(width_mm=89), title="a < b").decode()
     root = re.match("<svg[^>]*>", svg).group()
     assert 'width="89.00mm"' in root and "viewBox" in root
     assert "part of speech</text>" in svg and "Liberation Sans" in svg
     assert ElementTree.fromstring(svg)[0].text == "a < b"
 
 
-def test_a_png_has_the_asked_pixels_and_says_its_resolution(one_browser):
-    png = figures.as_file(figure_of(), "png", Paper(width_mm=89, dpi=600))
+def test_a_png_has_the_asked_pixels_and_says_its_resolution(browser):
+    png = as_file(figure_of(), "png", Paper(width_mm=89, dpi=600))
     assert png.startswith(b"\x89PNG")
     assert int.from_bytes(png[16:20], "big") == pytest.approx(89 / 25.4 * 600, abs=2)
     at = png.index(b"pHYs")
@@ -238,9 +246,9 @@ def test_a_png_has_the_asked_pixels_and_says_its_resolution(one_browser):
     assert struct.unpack(">I", png[at + 13 : at + 17])[0] == zlib.crc32(png[at : at + 13])
 
 
-def test_what_does_not_fit_a_page_has_further_files_or_further_pages_of_one(one_browser):
+def test_what_does_not_fit_a_page_has_further_files_or_further_pages_of_one(browser):
     importance, paper = importance_of(layers=dict.fromkeys("abcde", 2)), Paper(width_mm=89)
-    panels = figures.profiles(importance, scores_of(importance), FEATURES, across=1)
+    panels = profiles(importance, scores_of(importance), FEATURES, across=1)
     drawn = RenderedFigure(panels, "a & b", "", importance)
     both = formats.pages_of(drawn, paper)
     assert len({axis.range for page in both for axis in page.select_yaxes()}) == 1
@@ -261,7 +269,7 @@ def test_what_does_not_fit_a_page_has_further_files_or_further_pages_of_one(one_
 
 
 def test_an_html_page_works_alone_and_takes_nothing_for_markup():
-    page = figures.as_file(figure_of(), "html", title="<b>", caption="a < b & c").decode()
+    page = as_file(figure_of(), "html", title="<b>", caption="a < b & c").decode()
     for part in ("part_of_speech", "<title>&lt;b&gt;</title>", "a &lt; b &amp; c"):
         assert part in page
     assert not re.search(r"<script[^>]+src=", page)  # plotly.js is in the file
@@ -269,10 +277,10 @@ def test_an_html_page_works_alone_and_takes_nothing_for_markup():
 
 def test_an_image_that_cannot_be_written_says_why(monkeypatch):
     with pytest.raises(InputError, match=r"'gif'.*svg, png, pdf"):
-        figures.image(go.Figure(), "gif")
+        image(go.Figure(), "gif")
     with pytest.raises(InputError, match=r"'gif'.*pdf, svg, png, html"):
-        figures.as_file(go.Figure(), "gif")
+        as_file(go.Figure(), "gif")
     monkeypatch.setitem(os.environ, "BROWSER_PATH", "/nowhere/chrome")
-    assert not figures.can_write_images()
+    assert not can_write_images()
     with pytest.raises(InputError, match="no Chrome or Chromium"):
-        figures.image(go.Figure(), "png")
+        image(go.Figure(), "png")

@@ -9,7 +9,13 @@ from figure_tables import FEATURES, layer_map_of, named, of_type, square_of
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from mlem_core import figures
+from mlem_core.figures.groups import group_similarity
+from mlem_core.figures.maps import layer_maps
+from mlem_core.figures.similarity import similarity_matrices
+from mlem_core.figures.stimuli import feature_correlations
+from mlem_core.figures.stimulus_maps import stimulus_map
+from mlem_core.figures.style import GREY, Annotations
+from mlem_core.figures.terms import term_matrices
 
 COUNTS = {"m:x": 12, "b": 31}
 PAIR = (("a", 1), ("b", 0))
@@ -49,7 +55,7 @@ def painted(heat, place):
 def test_each_cell_is_painted_told_and_chosen_where_its_layers_meet(order):
     squares = square_of(COUNTS), square_of(COUNTS, 3)
     squares[1].iloc[0, 3] = squares[1].iloc[3, 0] = np.nan
-    figure = figures.similarity_matrices(*squares, order=order)
+    figure = similarity_matrices(*squares, order=order)
     units = ("weighted Kendall τ", "RSA, ρ")
     drawn = zip(heatmaps(figure), cells(figure), squares, units, strict=True)
     for heat, points, square, unit in drawn:
@@ -65,8 +71,8 @@ def test_each_cell_is_painted_told_and_chosen_where_its_layers_meet(order):
 def test_of_many_layers_runs_are_told_and_the_page_stays_small():
     counts = {f"m{k}": 25 for k in range(43)}
     rsa = square_of(counts)
-    figure = figures.similarity_matrices(rsa, rsa)
-    terms = figures.term_matrices({f"f{k}": rsa for k in range(9)})
+    figure = similarity_matrices(rsa, rsa)
+    terms = term_matrices({f"f{k}": rsa for k in range(9)})
     assert max(len(one.to_json()) for one in (figure, terms)) < 5e6
     heat, points = heatmaps(figure)[1], cells(figure)[1]
     values = rsa.to_numpy()
@@ -83,7 +89,7 @@ def test_the_order_by_clustering_is_that_of_scipy_with_its_tree():
     rsa = square_of({"a": 6, "b": 5})
     tree = linkage(squareform(1 - rsa.to_numpy(), checks=False), "average", optimal_ordering=True)
     order = [rsa.index[row] for row in leaves_list(tree)]
-    figure = figures.similarity_matrices(square_of({"a": 6, "b": 5}, 9), rsa, order="clustering")
+    figure = similarity_matrices(square_of({"a": 6, "b": 5}, 9), rsa, order="clustering")
     for points in cells(figure):
         diagonal = points.customdata[:: len(rsa) + 1]
         assert [f"{model}:{layer}" for model, layer, *_ in diagonal] == order
@@ -96,7 +102,7 @@ def test_the_order_by_clustering_is_that_of_scipy_with_its_tree():
 
 def test_in_a_column_one_matrix_has_tau_above_its_diagonal_and_rsa_below():
     squares = square_of(COUNTS), square_of(COUNTS, 3)
-    figure = figures.similarity_matrices(*squares, across=0)
+    figure = similarity_matrices(*squares, across=0)
     (heat,), (points,) = heatmaps(figure), cells(figure)
     order = list(squares[0].index)
     for place, both, _ in meetings(points):
@@ -108,8 +114,8 @@ def test_in_a_column_one_matrix_has_tau_above_its_diagonal_and_rsa_below():
 
 def test_flags_of_the_audit_stand_at_their_pairs():
     square = square_of({"a": 2, "b": 1})
-    marks = figures.Annotations(flags={"rsa": {PAIR: "<x> changes", PAIR[::-1]: "<x> changes"}})
-    figure = figures.similarity_matrices(square, square, annotations=marks)
+    marks = Annotations(flags={"rsa": {PAIR: "<x> changes", PAIR[::-1]: "<x> changes"}})
+    figure = similarity_matrices(square, square, annotations=marks)
     (dots,) = [trace for trace in figure.data if (trace.name or "").startswith("flagged")]
     at = places_of(cells(figure)[1], PAIR, PAIR[::-1])
     places = {(round(float(x), 3), round(float(y), 3)) for x, y in zip(dots.x, dots.y, strict=True)}
@@ -123,7 +129,7 @@ def test_hovering_over_two_layers_tells_their_intervals():
     tau = {"weighted_tau_lower": 0.11, "weighted_tau_upper": 0.22}
     rsa = {"rsa_lower": -0.5, "rsa_upper": 0.25, "rsa_p_corrected": 0.04}
     table = pd.DataFrame([{"layer_a": "a:0", "layer_b": "b:0", **tau, **rsa}])
-    figure = figures.similarity_matrices(square, square, annotations=figures.Annotations(table))
+    figure = similarity_matrices(square, square, annotations=Annotations(table))
     tau, rsa = (points.hovertext for points in cells(figure))
     for cell in (2, 6):
         assert ".110 to .220" in tau[cell] and "p" not in tau[cell].split("<br>")[-1]
@@ -135,7 +141,7 @@ def test_the_matrix_of_groups_has_every_pair_once_with_its_interval():
     rows = [("g", "g", 3, 0.9, 0.8, 0.95), ("g", "h", 3, -0.2, -0.5, 0.1)]
     rows.append(("h", "h", 0, np.nan, np.nan, np.nan))
     columns = ["group_a", "group_b", "pairs", "rsa", "lower", "upper"]
-    figure = figures.group_similarity(pd.DataFrame(rows, columns=columns))
+    figure = group_similarity(pd.DataFrame(rows, columns=columns))
     (heatmap,) = figure.data
     np.testing.assert_allclose(heatmap.z, [[0.9, np.nan], [-0.2, np.nan]])
     ((one, above), (other, alone)) = heatmap.text
@@ -146,7 +152,7 @@ def test_the_matrix_of_groups_has_every_pair_once_with_its_interval():
 def test_correlations_show_the_lower_triangle_with_its_numbers():
     values = [[1, 0.25, -0.001], [0.25, 1, np.nan], [-0.001, np.nan, 1]]
     square = pd.DataFrame(values, index=FEATURES, columns=FEATURES)
-    (heat,) = figures.feature_correlations(square).data
+    (heat,) = feature_correlations(square).data
     np.testing.assert_array_equal(heat.z, [[0.25, np.nan], [-0.001, np.nan]])
     assert [list(row) for row in heat.text] == [[".25", ""], [".00", "not defined"]]
 
@@ -154,7 +160,7 @@ def test_correlations_show_the_lower_triangle_with_its_numbers():
 def test_matrices_of_terms_share_one_scale_and_leave_the_diagonal_blank():
     names = (*FEATURES, "unexplained")
     terms = {term: square_of({"a": 2, "b": 1}, seed) for seed, term in enumerate(names)}
-    figure = figures.term_matrices(terms)
+    figure = term_matrices(terms)
     assert [trace.name for trace in figure.data] == list(terms)
     off = ~np.eye(3, dtype=bool)
     for trace, square in zip(figure.data, terms.values(), strict=True):
@@ -180,7 +186,7 @@ def places(traces):
 
 def test_layer_maps_have_a_point_a_layer_and_equal_scales():
     table = layer_map_of({"a": (2, 0, 1), "b": (2, 0, 1)})
-    figure = figures.layer_maps(table)
+    figure = layer_maps(table)
     of_traces = list(product(("profiles", "rsa"), ("a", "b")))
     for trace, (measure, model) in zip(figure.data, of_traces, strict=True):
         own = table[(table["measure"] == measure) & (table["model"] == model)]
@@ -194,8 +200,8 @@ def test_layer_maps_have_a_point_a_layer_and_equal_scales():
     ("kind", "values"), [("ordered", [1.0, 2.5, np.nan, 2.5]), ("nominal", ["u", "v", None, "v"])]
 )
 def test_every_stimulus_is_on_its_map_and_missing_ones_are_grey(kind, values):
-    figure = figures.stimulus_map(four(values), "f", kind, "a layer")
+    figure = stimulus_map(four(values), "f", kind, "a layer")
     assert places(figure.data) == {4: (0, 3), 7: (1, 2), 9: (2, 1), 11: (3, 0)}
     (missing,) = named(figure, "missing")
-    assert missing.marker.color == figures.GREY
+    assert missing.marker.color == GREY
     assert list(missing.hovertext) == ["three<br>f: missing"]

@@ -7,7 +7,16 @@ import pandas as pd
 import pytest
 from figure_tables import FEATURES, distances_of, importance_of, named, of_type, scores_of
 
-from mlem_core import figures
+from mlem_core.figures.compare import importance_scatter
+from mlem_core.figures.context import with_interactions
+from mlem_core.figures.groups import group_profiles
+from mlem_core.figures.profiles import profiles
+from mlem_core.figures.robustness import audit_map
+from mlem_core.figures.stimuli import feature_counts
+from mlem_core.figures.style import Annotations
+from mlem_core.figures.trajectories import trajectories
+from mlem_core.figures.value_distances import value_matrices
+from mlem_core.figures.why import waterfall
 from mlem_core.robustness.flags import CONTROL, SAYS
 
 ACCURACY, CEILING = "held-out ρ", "feature ceiling"
@@ -16,8 +25,8 @@ LAYERS = {"a": (0, 1, 4), "b": (0, 1)}
 
 def drawn(importance, features=FEATURES, **annotations):
     """The profiles with what `annotations` says beside them."""
-    marks = figures.Annotations(**annotations)
-    return figures.profiles(importance, scores_of(importance), features, annotations=marks)
+    marks = Annotations(**annotations)
+    return profiles(importance, scores_of(importance), features, annotations=marks)
 
 
 def by_layer_and_fold(**columns):
@@ -77,8 +86,8 @@ def test_intervals_take_the_place_of_spreads_over_folds():
     np.testing.assert_allclose(bands["pos"].y[3:], (np.array(line.y) - 0.1)[::-1])
     assert "p = .200" in line.hovertext[1] and "p < .001" in line.hovertext[0]
     assert ".400 to .800" in named(figure, ACCURACY)[0].hovertext[0]
-    scatter = figures.importance_scatter(
-        importance, (("a", 0), ("b", 1)), FEATURES, 0.5, 0.4, figures.Annotations(shuffled)
+    scatter = importance_scatter(
+        importance, (("a", 0), ("b", 1)), FEATURES, 0.5, 0.4, Annotations(shuffled)
     )
     point = named(scatter, "tense")[0]
     np.testing.assert_allclose(point.error_x.array, [0.3])
@@ -87,9 +96,9 @@ def test_intervals_take_the_place_of_spreads_over_folds():
 
 def test_importance_scatter_puts_each_feature_at_its_two_means():
     importance, why = importance_of(), {"both": "RSA falls to 0.1 <here>"}
-    flags = figures.Annotations(flags=why)
+    flags = Annotations(flags=why)
     layers = (("a", 2), ("b", 1))
-    figure = figures.importance_scatter(importance, layers, FEATURES, -0.24, np.nan, flags)
+    figure = importance_scatter(importance, layers, FEATURES, -0.24, np.nan, flags)
     for name in FEATURES:
         own = importance[importance["feature"] == name]
         x = own[(own["model"] == "a") & (own["layer"] == 2)]["importance"]
@@ -105,8 +114,8 @@ def test_the_strongest_interactions_follow_the_features():
     strength = {"a": 0.5, "a × b": 0.1, "a × c": 0.3, "b × c": 0.2}
     rows = [("m", 0, fold, name, size) for name, size in strength.items() for fold in (0, 1)]
     importance = pd.DataFrame(rows, columns=["model", "layer", "fold", "feature", "importance"])
-    assert figures.with_interactions(importance, ["a"], most=2) == ["a", "a × c", "b × c"]
-    assert figures.with_interactions(importance[:2], ["a"]) == ["a"]
+    assert with_interactions(importance, ["a"], most=2) == ["a", "a × c", "b × c"]
+    assert with_interactions(importance[:2], ["a"]) == ["a"]
 
 
 def test_profiles_of_groups_have_a_band_where_there_is_a_spread():
@@ -115,7 +124,7 @@ def test_profiles_of_groups_have_a_band_where_there_is_a_spread():
     table = table.assign(depth=table["layer"] / 2, importance=0.1 * table["layer"])
     half = np.where(table["group"] == "g", 0.05, np.nan)
     table = table.assign(lower=table["importance"] - half, upper=table["importance"] + half)
-    figure = figures.group_profiles(table, ["x", "y"])
+    figure = group_profiles(table, ["x", "y"])
     bands = [trace for trace in figure.data if trace.fill == "toself"]
     lines = [trace for trace in figure.data if trace.fill is None]
     assert len(bands) == 2 and len(lines) == 4
@@ -139,7 +148,7 @@ def over_training(steps):
 
 def test_trajectories_have_a_line_each_with_bands_over_seeds():
     given = over_training({"many": [(0, 3), (10, 3), (100, 3)], "one": [(10, 1), (100, 1)]})
-    figure = figures.trajectories(given, ["x", "y"])
+    figure = trajectories(given, ["x", "y"])
     bands = [trace for trace in figure.data if trace.fill == "toself"]
     lines = [trace for trace in figure.data if trace.fill is None]
     assert len(bands) == 3 and len(lines) == 6
@@ -149,7 +158,7 @@ def test_trajectories_have_a_line_each_with_bands_over_seeds():
     assert "step 10" in lines[1].hovertext[1] and " to " in lines[1].hovertext[1]
     # A band crosses no step without an interval.
     broken = over_training({"t": [(1, 3), (10, 3), (100, 1), (1000, 3)]})
-    bands = [trace for trace in figures.trajectories(broken, ["x", "y"]).data if trace.fill]
+    bands = [trace for trace in trajectories(broken, ["x", "y"]).data if trace.fill]
     assert len(bands) == 3 and {len(trace.x) for trace in bands} == {4}
 
 
@@ -166,7 +175,7 @@ def distances():
 
 
 def test_matrices_of_values_share_a_scale_and_leave_out_what_no_pair_tells(distances):
-    figure = figures.value_matrices(distances, "pos", THREE[:2])
+    figure = value_matrices(distances, "pos", THREE[:2])
     # The layer that is not drawn counts too.
     assert figure.layout.coloraxis.cmin == 0
     assert figure.layout.coloraxis.cmax == pytest.approx(distances["distance"].max())
@@ -185,7 +194,7 @@ def test_counts_are_the_counts_of_the_table():
         {"pos": ["Noun", "Verb", "Noun", None] * 20, "length": [3.0, np.nan, 3.0, 10.0] * 20}
     ).assign(many=np.arange(80.0))
     kinds = [("pos", "nominal"), ("length", "ordered"), ("many", "ordered")]
-    figure = figures.feature_counts(table, kinds)
+    figure = feature_counts(table, kinds)
     pos, length, many = figure.data
     assert list(pos.y) == list(length.y) == [40, 20, 20]
     assert list(figure.layout.xaxis.ticktext) == ["Noun", "Verb", "missing"]
@@ -195,23 +204,23 @@ def test_counts_are_the_counts_of_the_table():
 
 def test_a_waterfall_runs_from_0_to_the_similarity_with_its_intervals():
     terms = pd.DataFrame({"term": [*FEATURES, "unexplained"], "value": [0.1, 0.3, -0.05, 0.2]})
-    bars, total = figures.waterfall(terms, FEATURES).data
+    bars, total = waterfall(terms, FEATURES).data
     assert list(bars.customdata) == ["tense", "pos", "number", "unexplained"]
     np.testing.assert_allclose(bars.x, [0.3, 0.1, -0.05, 0.2])
     # Each bar begins where the one before it ended.
     np.testing.assert_allclose(np.array(bars.base, dtype=float), [0.0, 0.3, 0.4, 0.35], atol=1e-12)
     assert total.x[0] == pytest.approx(0.55) and bars.error_x.array is None
     # A feature keeps its colour when another one is left out.
-    rest = figures.waterfall(terms.iloc[1:], FEATURES).data[0]
+    rest = waterfall(terms.iloc[1:], FEATURES).data[0]
     assert bars.marker.color[0] == rest.marker.color[0]
     sure = terms.assign(lower=terms["value"] - 0.04, upper=terms["value"] + 0.06)
-    first = figures.waterfall(sure, FEATURES)
+    first = waterfall(sure, FEATURES)
     np.testing.assert_allclose(first.data[0].error_x.array, 0.06)
     np.testing.assert_allclose(first.data[0].error_x.arrayminus, 0.04)
     # What is kept of a figure is not changed by who draws it.
     drawn = first.to_json()
     first.update_layout(margin_t=99).update_yaxes(range=[0, 1])
-    assert figures.waterfall(sure, FEATURES).to_json() == drawn
+    assert waterfall(sure, FEATURES).to_json() == drawn
 
 
 MARKED = ["measure", "model_a", "layer_a", "model_b", "layer_b", "variant", "reason", "severity"]
@@ -234,7 +243,7 @@ def test_the_map_of_the_audit_shows_every_quantity_and_dots_the_marked():
     random = frame[:2].assign(variant="random-weights", rsa_change=0.0, rho=[0.4, 0.1])
     changes = pd.concat([first, random], ignore_index=True)
     changes = changes.assign(rho_before=0.4, tau=0.5, rsa_with="a:0")
-    figure = figures.audit_map(layers, changes, MARKS, SAYS, CONTROL)
+    figure = audit_map(layers, changes, MARKS, SAYS, CONTROL)
     heat, dots = figure.data
     rows = [text.replace(":<br>", ": ") for text in figure.layout.yaxis.ticktext]
     # Between the two models stands an empty column.

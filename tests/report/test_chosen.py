@@ -16,8 +16,11 @@ from mlem_core import Store, explain, run, with_intervals
 from mlem_core.base.labels import Names
 from mlem_core.cli.commands import main
 from mlem_core.cli.found import found
-from mlem_core.figures import Paper, profiles, similarity_matrices, waterfall
 from mlem_core.figures.plots import FIGURES, Drawing, FigureContext, draw
+from mlem_core.figures.press import Paper
+from mlem_core.figures.profiles import profiles
+from mlem_core.figures.similarity import similarity_matrices
+from mlem_core.figures.why import waterfall
 from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.report.chosen import Chosen, as_zip
 from mlem_core.report.formats import as_latex

@@ -9,7 +9,7 @@ EXTENSION = Extension(
     title="Decoding of each feature",
     sentence="How well a linear classifier reads each feature out of each layer.",
     stages={"baseline": f"{_HERE}.stage:JOB"},
-    figures=(f"{_HERE}.figures",),
+    entries={"figure": (f"{_HERE}.figures",)},
     tables=(
         TableSource(
             option="baselines",
