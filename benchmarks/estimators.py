@@ -16,11 +16,11 @@ from benchmarks.data import FOLDS, SEED, Case, probing
 from benchmarks.timing import Table
 from mlem_core.base.typing import FloatArray, layer_name
 from mlem_core.data.folds import group_folds
-from mlem_core.estimators.ascent import WeightForm
 from mlem_core.estimators.base import RidgeMLEM
 from mlem_core.estimators.registry import tested_fits
-from mlem_core.estimators.spearman import Cells, SpearmanMLEM, ascend
 from mlem_core.estimators.training_pairs import TrainingPairs
+from mlem_core.extensions.rank_estimators.estimators import Cells, SpearmanMLEM, ascend
+from mlem_core.extensions.rank_estimators.rank_optimizer import WeightForm
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
 from mlem_core.pairs.distances import squared_distances

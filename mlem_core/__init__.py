@@ -10,7 +10,7 @@
 
     compare({"IT": y1, "V4": y2}, X).similarity  # arrays, and a table of features
 
-`RidgeMLEM`, `SpearmanMLEM`, `FRRSA` and `SoftRankMLEM` fit one layer with scikit-learn's API.
+`RidgeMLEM` fits one layer with scikit-learn's API; extensions add other estimators.
 Nothing here imports torch until a model has to be run.
 """
 
@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     from mlem_core.data.stimulus_csv import write_csv as write_csv
     from mlem_core.data.treebank import read_treebank as read_treebank
     from mlem_core.estimators.base import RidgeMLEM as RidgeMLEM
-    from mlem_core.estimators.spearman import FRRSA as FRRSA
-    from mlem_core.estimators.spearman import SoftRankMLEM as SoftRankMLEM
-    from mlem_core.estimators.spearman import SpearmanMLEM as SpearmanMLEM
     from mlem_core.inference.explained import Explanation as Explanation
     from mlem_core.inference.explanation import explain as explain
     from mlem_core.inference.explanation import with_intervals as with_intervals
@@ -73,14 +70,12 @@ _HOMES = {
     "data.stimulus_csv": ("from_frame", "write_csv"),
     "data.treebank": ("read_treebank",),
     "estimators.base": ("RidgeMLEM",),
-    "estimators.spearman": ("FRRSA", "SoftRankMLEM", "SpearmanMLEM"),
     "robustness.erasure": ("Erasure", "erase"),
     "inference.explained": ("Explanation",),
     "inference.explanation": ("explain", "with_intervals"),
     "inference.what_else": ("explain_rest",),
     "storage.store": ("Store",),
 }
-__all__ = sorted(name for names in _HOMES.values() for name in names)
 
 
 def __getattr__(name: str) -> Any:
@@ -88,8 +83,14 @@ def __getattr__(name: str) -> Any:
     for home, names in _HOMES.items():
         if name in names:
             return getattr(importlib.import_module(f"mlem_core.{home}"), name)
+    from mlem_core.extending import exports, resolve
+
+    if name == "__all__":
+        return sorted([*exports(), *(name for names in _HOMES.values() for name in names)])
+    if name in exports():
+        return resolve(exports()[name])
     raise AttributeError(f"module 'mlem_core' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted(("__version__", *__all__))
+    return sorted(("__version__", *__getattr__("__all__")))

@@ -19,7 +19,10 @@ from mlem_core.base.errors import InputError
 Reference = str
 # A line an extension of this package; to delete one, take its line out and remove its folder, its
 # tests and its page.
-BUILT_IN = ("decoding",)
+BUILT_IN = (
+    "decoding",
+    "rank_estimators",
+)
 # Other packages name their record in this group of entry points.
 ENTRY_POINTS = "mlem.extensions"
 
@@ -78,6 +81,7 @@ class Extension:
     stages : work in the background, `mlem_core.tasks.followups.JobType` by name
     entries : modules that register entries when they are imported, by the kind of the registry
         ("figure", "estimator", "similarity", "distance" ...)
+    exports : public names of Python, which `mlem_core` has too
     tables : beside those of every analysis
     screens : parts of screens
     doc : its page in docs/, with the anchor; empty where it has none
@@ -88,6 +92,7 @@ class Extension:
     sentence: str
     stages: Mapping[str, Reference] = field(default_factory=dict)
     entries: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    exports: Mapping[str, Reference] = field(default_factory=dict)
     tables: tuple[TableSource, ...] = ()
     screens: tuple[Panel, ...] = ()
     doc: str = ""
@@ -131,6 +136,14 @@ def entry_modules(kind: str) -> list[str]:
     """Modules of extensions that register entries of a kind, such as "figure"."""
     records = extensions().values()
     return [module for extension in records for module in extension.entries.get(kind, ())]
+
+
+def exports() -> dict[str, Reference]:
+    """Places of the public names of Python that extensions add."""
+    places: dict[str, Reference] = {}
+    for extension in extensions().values():
+        places |= extension.exports
+    return places
 
 
 def table_sources() -> dict[str, TableSource]:

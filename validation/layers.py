@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data import datasets
 from mlem_core.data.folds import group_folds
-from mlem_core.estimators.ascent import WeightForm
 from mlem_core.estimators.base import RidgeMLEM, TableModel
-from mlem_core.estimators.spearman import FRRSA, Ascent, SpearmanMLEM, ascend
 from mlem_core.estimators.training_pairs import TrainingPairs
+from mlem_core.extensions.rank_estimators.estimators import FRRSA, Ascent, SpearmanMLEM, ascend
+from mlem_core.extensions.rank_estimators.rank_optimizer import WeightForm
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.models.representations import from_model
 from mlem_core.pairs.columns import FeatureColumn, feature_columns

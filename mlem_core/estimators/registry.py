@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -24,6 +23,7 @@ from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.base.work import each, if_large
 from mlem_core.estimators.training_pairs import TrainingPairs
+from mlem_core.extending import Reference, entry_modules, resolve
 from mlem_core.pairs.columns import AUTO
 from mlem_core.pairs.scored_pairs import feature_ceilings
 from mlem_core.pairs.statistics import PairStatistics
@@ -204,13 +204,13 @@ class EstimatorSpec:
         return f", with {weights if interactions else 'weights of at least 0'}"
 
 
-def _model(module: str, name: str, **parameters: str) -> Solver:
-    """An unfitted estimator of a module of this package, which is imported now."""
-    solver: Solver = getattr(import_module(f"mlem_core.estimators.{module}"), name)(**parameters)
+def unfitted(place: Reference, **parameters: str) -> Solver:
+    """Unfitted estimator of a class at a place, which is imported now."""
+    solver: Solver = resolve(place)(**parameters)
     return solver
 
 
-ESTIMATORS = Registry[EstimatorSpec]("estimator")
+ESTIMATORS = Registry[EstimatorSpec]("estimator", entry_modules)
 register = ESTIMATORS.register
 estimator_named = ESTIMATORS.named
 
@@ -221,7 +221,7 @@ def check_installed(name: str) -> None:
     if needs and find_spec(needs) is None:
         raise InputError(
             f"the estimator {name} needs the package {needs}, which is not installed: "
-            f"requirements-{needs}.txt says how to install it; or choose spearman."
+            f"requirements-{needs}.txt says how to install it; or choose another estimator."
         )
 
 
@@ -256,10 +256,11 @@ def check_values(name: str, resolved: Sequence[str], interactions: bool) -> None
         )
 
 
+_RIDGE = "mlem_core.estimators.ridge_solver:RidgeSolver"
 for _spec in (
     EstimatorSpec(
         name="auto",
-        model=partial(_model, "ridge_solver", "RidgeSolver"),
+        model=partial(unfitted, _RIDGE),
         label="auto: ridge, or ridge on ranks where inner cross-validation prefers it",
         caption="ridge or ridge on ranks",
         sentence="non-negative ridge regression on squared distances or on their ranks",
@@ -269,7 +270,7 @@ for _spec in (
     EstimatorSpec(
         name="ridge",
         # Not RidgeMLEM: an analysis does not wait for scikit-learn.
-        model=partial(_model, "ridge_solver", "RidgeSolver"),
+        model=partial(unfitted, _RIDGE),
         label="ridge: least squares, as in the first paper and, in effect, the code of the second",
         caption="non-negative ridge regression",
         sentence="non-negative ridge regression with an intercept on the squared neural distance, "
@@ -280,48 +281,13 @@ for _spec in (
     ),
     EstimatorSpec(
         name="ridge-rank",
-        model=partial(_model, "ridge_solver", "RidgeSolver", target="rank"),
+        model=partial(unfitted, _RIDGE, target="rank"),
         label="ridge on the ranks of the distances",
         caption="ridge on ranks",
         sentence="non-negative ridge regression with an intercept on the ranks of the neural "
         "distances",
         refitted=True,
         resolves=True,
-    ),
-    EstimatorSpec(
-        name="spearman",
-        model=partial(_model, "spearman", "SpearmanMLEM"),
-        label="spearman: the highest rank correlation, the aim stated in the second paper",
-        caption="estimator spearman",
-        sentence="maximising the rank correlation ρ_a with the neural distances over the training "
-        "pairs",
-        constrained=True,
-        reference="jalouzot2024",
-        slow=True,
-        of_pairs=True,
-    ),
-    EstimatorSpec(
-        name="frrsa",
-        model=partial(_model, "spearman", "FRRSA"),
-        label="FR-RSA: the same without constraints",
-        caption="estimator frrsa",
-        sentence="maximising the rank correlation ρ_a with the neural distances over the training "
-        "pairs, the weights free (feature-reweighted RSA)",
-        slow=True,
-        of_pairs=True,
-    ),
-    EstimatorSpec(
-        name="soft-rank",
-        model=partial(_model, "spearman", "SoftRankMLEM"),
-        label="soft-rank: the recipe of the second paper, which takes minutes a model",
-        caption="estimator soft-rank",
-        sentence="gradient ascent on the correlation of soft ranks of the predictions with the "
-        "ranks of the neural distances, over batches of training pairs",
-        constrained=True,
-        reference="jalouzot2024",
-        slow=True,
-        of_pairs=True,
-        needs="torchsort",
     ),
 ):
     register(_spec)

@@ -14,7 +14,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.estimators.base import RidgeMLEM
-from mlem_core.estimators.spearman import FRRSA, SoftRankMLEM, SpearmanMLEM
+from mlem_core.extensions.rank_estimators.estimators import FRRSA, SoftRankMLEM, SpearmanMLEM
 
 
 @pytest.fixture(scope="module")

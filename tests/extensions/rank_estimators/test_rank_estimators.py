@@ -16,16 +16,16 @@ from sklearn.datasets import make_spd_matrix
 from mlem_core import FRRSA, AnalysisSpec, RidgeMLEM, SoftRankMLEM, SpearmanMLEM
 from mlem_core.data.folds import fold_pairs
 from mlem_core.estimators import training_pairs
-from mlem_core.estimators.ascent import RankObjective, WeightForm, maximise
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.estimators.spearman import (
+from mlem_core.estimators.training_pairs import TrainingPairs
+from mlem_core.extensions.rank_estimators.estimators import (
     Cells,
     _soft_spearman,
     rank_objectives,
     spacing,
     stable_batch_size,
 )
-from mlem_core.estimators.training_pairs import TrainingPairs
+from mlem_core.extensions.rank_estimators.rank_optimizer import RankObjective, WeightForm, maximise
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import PairDesign, places_of

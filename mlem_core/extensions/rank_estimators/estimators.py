@@ -18,10 +18,15 @@ import numpy as np
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.base.work import on_all_cores
-from mlem_core.estimators.ascent import CONSTRAINTS, RankObjective, WeightForm, maximise
 from mlem_core.estimators.base import Solution, TableModel
 from mlem_core.estimators.registry import check_installed, check_number
 from mlem_core.estimators.training_pairs import TrainingPairs
+from mlem_core.extensions.rank_estimators.rank_optimizer import (
+    CONSTRAINTS,
+    RankObjective,
+    WeightForm,
+    maximise,
+)
 from mlem_core.pairs.statistics import PairStatistics
 
 if TYPE_CHECKING:
@@ -92,7 +97,7 @@ class SpearmanMLEM(RankModel):
     interactions it is symmetric positive definite. Its Frobenius norm is 1. The search has no
     randomness but for the sample of pairs where there are many
     (`mlem_core.estimators.training_pairs.TrainingPairs`), on which the objective is exact;
-    `mlem_core.estimators.spearman.SoftRankMLEM` is the published recipe.
+    `mlem_core.extensions.rank_estimators.estimators.SoftRankMLEM` is the published recipe.
 
     Parameters
     ----------
@@ -320,7 +325,7 @@ class SoftRankMLEM(RankModel):
     random_state : seed of the start and the pairs that are drawn
 
     The other parameters and the attributes are those of
-    `mlem_core.estimators.spearman.SpearmanMLEM`.
+    `mlem_core.extensions.rank_estimators.estimators.SpearmanMLEM`.
 
     Source: Jalouzot et al. 2024, section 2.2, appendices B and C.
 
