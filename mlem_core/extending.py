@@ -20,8 +20,14 @@ Reference = str
 # A line an extension of this package; to delete one, take its line out and remove its folder, its
 # tests and its page.
 BUILT_IN = (
+    "audit",
+    "candidates",
     "decoding",
+    "erasure",
     "rank_estimators",
+    "replication",
+    "systems",
+    "web_page",
 )
 # Other packages name their record in this group of entry points.
 ENTRY_POINTS = "mlem.extensions"
@@ -45,6 +51,31 @@ class TableSource:
     names: tuple[str, ...]
     help: str
     compute: Reference
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of the command line.
+
+    Attributes
+    ----------
+    name, help : as `mlem --help` lists it
+    examples : command lines without the program's name
+    add_options : a function that adds the options to a parser of argparse
+    run : a function of the options that gives the exit status, or None for 0
+    description : further sentences in the command's own help
+    writes_folder : whether its option --out is a folder, not a file
+    runs_analysis : whether it runs an analysis, which a cluster may do
+    """
+
+    name: str
+    help: str
+    examples: tuple[str, ...]
+    add_options: Reference
+    run: Reference
+    description: str = ""
+    writes_folder: bool = False
+    runs_analysis: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,6 +114,7 @@ class Extension:
         ("figure", "estimator", "similarity", "distance" ...)
     exports : public names of Python, which `mlem_core` has too
     tables : beside those of every analysis
+    commands : of the command line
     screens : parts of screens
     doc : its page in docs/, with the anchor; empty where it has none
     """
@@ -94,6 +126,7 @@ class Extension:
     entries: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     exports: Mapping[str, Reference] = field(default_factory=dict)
     tables: tuple[TableSource, ...] = ()
+    commands: tuple[Command, ...] = ()
     screens: tuple[Panel, ...] = ()
     doc: str = ""
 
@@ -150,6 +183,11 @@ def table_sources() -> dict[str, TableSource]:
     """Tables that extensions add, by their option."""
     sources = [source for extension in extensions().values() for source in extension.tables]
     return {source.option: source for source in sources}
+
+
+def commands() -> list[Command]:
+    """Commands that extensions add."""
+    return [command for extension in extensions().values() for command in extension.commands]
 
 
 def panels(screen: str) -> list[Panel]:

@@ -1,30 +1,23 @@
-"""The options of the command line, in groups, with examples."""
+"""Options that several commands have."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import Any
 
 from mlem_core.analysis.representations import with_subjects
 from mlem_core.analysis.source import READING
 from mlem_core.analysis.spec import AnalysisSpec, parameters
-from mlem_core.base import VERSION
 from mlem_core.base.parameters import Parameter, parse_names
 from mlem_core.base.workers import VARIABLE
-from mlem_core.cli.of_results import add_erase, add_export, add_rerun
-from mlem_core.cli.streams import complain, one_line, typed
-from mlem_core.data.datasets import SETS
-from mlem_core.extending import table_sources
-from mlem_core.models.registry import SYSTEMS
-from mlem_core.pairs.similarities import NEIGHBOURS, RSA, SIMILARITIES
+from mlem_core.cli.streams import typed
+from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.report.analysis_tables import MOST_REPLICATES
 
-BAD_INPUT = 2
 # What of an analysis the look at its stimuli depends on.
 LINTED = ("missing", "interactions", "values", "folds", "folds_over", "seed")
-RELEASE = f"MLEM Explorer {VERSION}"
-_FOLDER = "folder for the tables; created if missing"
+FOLDER = "folder for the tables; created if missing"
 # What is in none of them is of the analysis.
 _GROUPS = {
     "stimuli": ("stimuli", *READING, "ordered", "nominal", "missing"),
@@ -38,40 +31,6 @@ _GROUPS = {
         "resampled_whole",
     ),
 }
-_RUN = "mlem"
-_EXAMPLES = {
-    "mlem": ("app", "analyze --stimuli probing --model mini-gpt2 --out results", "analyze --help"),
-    "app": ("app --port 8600",),
-    "analyze": (
-        "analyze --stimuli probing --model minilm --model smollm2 --out results",
-        "analyze --stimuli my.csv --representations brain=brain.npz --bootstrap 1000 --out results",
-    ),
-    "why": ("why minilm:3 smollm2:20 --stimuli probing --bootstrap 1000",),
-    "what-else": ("what-else minilm:3 smollm2:20 --stimuli probing --out candidates.csv",),
-    "erase": ("erase part_of_speech --model mini-gpt2:3 --stimuli probing --out erase.csv",),
-    "audit": ("audit --stimuli probing --model minilm --out audit",),
-    "stimuli": ("stimuli treebank --add frequency --out words.csv",),
-    "lint": ("lint --stimuli my.csv --sep semicolon --role note=ignore",),
-    "systems": ("systems --model minilm --model smollm2 --out systems.csv",),
-    "rerun": ("rerun results/manifest.json", "rerun all.zip"),
-    "export": ("export results --html explorer.html", "export results --zip all.zip"),
-    "replicate": ("replicate out1 out2 --out found.csv", "replicate out1 --halves"),
-}
-
-
-class Parser(argparse.ArgumentParser):
-    """Reports a usage error in one line, as every other error; help begins with examples."""
-
-    def format_help(self) -> str:
-        name = self.prog.split()[-1]
-        places = [str(one.metavar) for one in self._get_positional_actions()]
-        self.usage = " ".join((self.prog, "[options]", *places))
-        examples = "".join(f"  {_RUN} {one}\n" for one in _EXAMPLES[name])
-        return f"examples:\n{examples}\n{super().format_help()}"
-
-    def error(self, message: str) -> NoReturn:
-        complain(one_line(f"{self.prog}: {message} (--help lists what there is)"))
-        raise SystemExit(BAD_INPUT)
 
 
 def _replicates(text: str) -> int:
@@ -84,7 +43,8 @@ def _replicates(text: str) -> int:
     return number
 
 
-def _add_bootstrap(command: argparse.ArgumentParser, what: str) -> None:
+def add_bootstrap(command: argparse.ArgumentParser, what: str) -> None:
+    """Add the option for confidence intervals; `what` begins its help."""
     command.add_argument(
         "--bootstrap",
         type=_replicates,
@@ -94,7 +54,8 @@ def _add_bootstrap(command: argparse.ArgumentParser, what: str) -> None:
     )
 
 
-def _add_chance(command: argparse.ArgumentParser, what: str, default: int = 0) -> None:
+def add_chance(command: argparse.ArgumentParser, what: str, default: int = 0) -> None:
+    """Add the option for permuted labels; `what` begins its help."""
     command.add_argument(
         "--chance",
         type=_replicates,
@@ -105,41 +66,21 @@ def _add_chance(command: argparse.ArgumentParser, what: str, default: int = 0) -
     )
 
 
-def _add_similarities(
-    analyze: argparse.ArgumentParser, why: argparse.ArgumentParser, audit: argparse.ArgumentParser
-) -> None:
-    """The options for similarities beside RSA, or instead of it."""
-    others = [name for name in SIMILARITIES if name != RSA]
-    analyze.add_argument(
-        "--similarities",
-        type=parse_names,
-        default=(),
-        metavar=",".join(others),
-        help="also write these similarities, with their contributions by feature where there are "
-        "any; procrustes and cca are measured on held-out stimuli and have none",
+def add_similarity(command: argparse.ArgumentParser, what: str) -> None:
+    """The option for a similarity in the place of RSA."""
+    command.add_argument(
+        "--similarity", default=RSA, metavar="|".join(SIMILARITIES), help=f"{what} (rsa)"
     )
-    for command, what in (
-        (analyze, "the similarity of the findings and of the tables of groups"),
-        (audit, "the similarity that is audited"),
-        (
-            why,
-            "the similarity that is explained: cka is debiased linear CKA, neighbours the overlap "
-            f"of the {NEIGHBOURS} nearest; procrustes and cca have no contributions by feature",
-        ),
-    ):
-        command.add_argument(
-            "--similarity", default=RSA, metavar="|".join(SIMILARITIES), help=f"{what} (rsa)"
-        )
 
 
-def _add_cluster(*commands: argparse.ArgumentParser) -> None:
-    for command in commands:
-        command.add_argument(
-            "--cluster",
-            metavar="tcp://HOST:8786",
-            help="have the workers of this Dask scheduler run the models and the pass over the "
-            f"pairs; default: {VARIABLE}, else threads of this process",
-        )
+def add_cluster(command: argparse.ArgumentParser) -> None:
+    """Add the option for a cluster."""
+    command.add_argument(
+        "--cluster",
+        metavar="tcp://HOST:8786",
+        help="have the workers of this Dask scheduler run the models and the pass over the "
+        f"pairs; default: {VARIABLE}, else threads of this process",
+    )
 
 
 def _help(described: Parameter, default: Any) -> str:
@@ -157,7 +98,7 @@ def _help(described: Parameter, default: Any) -> str:
     return " ".join(parts).replace("%", "%%")
 
 
-def _add_inputs(command: argparse.ArgumentParser, names: Iterable[str] | None = None) -> None:
+def add_inputs(command: argparse.ArgumentParser, names: Iterable[str] | None = None) -> None:
     """The options of an analysis, in groups; the same for every command."""
     defaults = AnalysisSpec()
     groups = {title: command.add_argument_group(title) for title in (*_GROUPS, "analysis")}
@@ -182,83 +123,13 @@ def _add_inputs(command: argparse.ArgumentParser, names: Iterable[str] | None = 
         groups[title].add_argument(f"--{(described.option or name).replace('_', '-')}", **options)
 
 
-def _add_two_layers(command: argparse.ArgumentParser, alone: str = "") -> None:
+def add_two_layers(command: argparse.ArgumentParser, alone: str = "") -> None:
     """The two layers of a command; `alone` says what it does with one, if that will do."""
     about = "such as minilm:3, or brain:V1 if the layers of a file have names"
     command.add_argument("first", metavar="MODEL:LAYER", help=about)
     nargs, about = ("?", alone) if alone else (None, about)
     command.add_argument("second", metavar="MODEL:LAYER", nargs=nargs, help=about)
-    _add_inputs(command)
-
-
-def _add_what_else(commands: Any) -> argparse.ArgumentParser:
-    command: argparse.ArgumentParser = commands.add_parser(
-        "what-else",
-        help="find columns that explain more of two layers' similarity than the features",
-        description="Candidates follow from the words and sentences, from the tokens and "
-        "predictions of the models, or are other columns of the stimuli and distances in other "
-        "layers. Their gains are beyond those with their labels permuted.",
-    )
-    _add_two_layers(command, "without it: what else explains the distances in the first")
-    _add_chance(command, "99 by default: gains beyond those with the labels of each candidate", 99)
-    command.add_argument(
-        "--out",
-        metavar="FILE.csv",
-        help="write the candidates as CSV; what the best "
-        "explain together, and how much is a function of the word or sentence, as "
-        "FILE_together.csv and FILE_reach.csv",
-    )
-    return command
-
-
-def _add_systems(commands: Any, analyze: argparse.ArgumentParser) -> None:
-    analyze.add_argument(
-        "--systems",
-        metavar=f"SYSTEMS.csv|{'|'.join(SYSTEMS)}",
-        help="a table of models and representations files, a row each in the column system, with "
-        "properties that may make them alike; the column group names groups; families: 43 models "
-        "of 10 families, without those that cannot be had",
-    )
-    systems = commands.add_parser(
-        "systems",
-        help="write a table of models with the properties that their configurations tell",
-        description="To be completed by hand: family, release date and training tokens stand in "
-        "no configuration. A column that is empty or the same for all models does no harm.",
-    )
-    source = systems.add_mutually_exclusive_group(required=True)
-    source.add_argument(
-        "--model",
-        dest="models",
-        action="append",
-        metavar="NAME",
-        help="may be given several times",
-    )
-    source.add_argument(
-        "--preset", choices=list(SYSTEMS), help="a table that comes with the program, as it is"
-    )
-    systems.add_argument("--out", required=True, metavar="FILE.csv", help="the file to write")
-
-
-def _add_replicate(commands: Any) -> argparse.ArgumentParser:
-    replicate: argparse.ArgumentParser = commands.add_parser(
-        "replicate",
-        help="compare two results, or two halves of one stimulus set",
-        description="A result replicates where the same feature matters most and the lower bound "
-        "of the correlation of importances is above 0.5.",
-    )
-    about = "a folder that analyze wrote; or a stimulus set, analysed with the options"
-    replicate.add_argument("first", metavar="ONE", help=about)
-    replicate.add_argument("second", metavar="TWO", nargs="?", help="another; not with --halves")
-    halves = "compare two halves of ONE: of its sentences, or of what --folds-over names"
-    replicate.add_argument("--halves", action="store_true", help=halves)
-    _add_inputs(replicate, [name for name in parameters() if name not in ("stimuli", "half")])
-    replicate.add_argument(
-        "--out",
-        metavar="FILE.csv",
-        help="write the correlations as CSV, and differences as FILE_importances.csv and "
-        "FILE_similarities.csv",
-    )
-    return replicate
+    add_inputs(command)
 
 
 def spec_from_options(options: argparse.Namespace) -> AnalysisSpec:
@@ -276,88 +147,3 @@ def spec_from_options(options: argparse.Namespace) -> AnalysisSpec:
     return with_subjects(
         AnalysisSpec(**{k: v for k, v in vars(options).items() if k in parameters()})
     )
-
-
-def _add_analyze(commands: Any) -> argparse.ArgumentParser:
-    analyze: argparse.ArgumentParser = commands.add_parser(
-        "analyze", help="run an analysis and write its tables as CSV"
-    )
-    _add_inputs(analyze)
-    for source in table_sources().values():
-        analyze.add_argument(
-            f"--{source.option}",
-            type=parse_names,
-            default=(),
-            metavar=",".join(source.names),
-            help=source.help,
-        )
-    _add_bootstrap(
-        analyze,
-        "also write intervals.csv and similarity_intervals.csv: 95 %% confidence intervals",
-    )
-    _add_chance(analyze, "also write importance_chance.csv: with the labels of each feature")
-    analyze.add_argument("--out", required=True, metavar="DIR", help=_FOLDER)
-    return analyze
-
-
-def parser(description: str | None) -> argparse.ArgumentParser:
-    """The parser of the command line; `options.command` is the command."""
-    whole = Parser(prog=_RUN, description=description)
-    whole.add_argument("--version", action="version", version=RELEASE)
-    commands = whole.add_subparsers(
-        dest="command", required=True, parser_class=Parser, title="commands", metavar="COMMAND"
-    )
-
-    app = commands.add_parser("app", help="serve the app, and open it in the browser")
-    app.add_argument("--port", type=int, help="default: 8501, or the next one that is free")
-    app.add_argument(
-        "--host",
-        metavar="ADDRESS",
-        help="the address to listen on (default: 127.0.0.1); one that other machines reach needs "
-        "--view-only or a log-in, see docs/hosting.md",
-    )
-    app.add_argument(
-        "--view-only",
-        action="store_true",
-        help="only show finished analyses: nothing can be uploaded, run, renamed or deleted",
-    )
-    analyze = _add_analyze(commands)
-    why = commands.add_parser("why", help="explain the similarity of two layers by features")
-    _add_two_layers(why)
-    _add_bootstrap(why, "95 %% confidence intervals")
-    _add_chance(why, "contributions beyond those with the labels of each feature")
-    why.add_argument(
-        "--out",
-        metavar="FILE.csv",
-        help="write the contributions as CSV",
-    )
-
-    what_else = _add_what_else(commands)
-    erase = add_erase(commands, _add_inputs)
-    audit = commands.add_parser(
-        "audit", help="check every layer for artefacts, and write the tables as CSV"
-    )
-    _add_inputs(audit)
-    _add_similarities(analyze, why, audit)
-    audit.add_argument("--out", required=True, metavar="DIR", help=_FOLDER)
-
-    stimuli = commands.add_parser(
-        "stimuli", help="write stimuli as CSV, from a built-in set, a table or a treebank"
-    )
-    stimuli.add_argument(
-        "stimuli", metavar="NAME|FILE", help=f"{', '.join(SETS)}, a file, or a folder of .conllu"
-    )
-    # A CSV holds no distances.
-    written = [name for name in READING if name not in ("vectors", "rdms")]
-    _add_inputs(stimuli, [*written, "ordered", "nominal"])
-    stimuli.add_argument("--out", required=True, metavar="FILE.csv", help="the file to write")
-
-    lint = commands.add_parser("lint", help="check stimuli before a run")
-    _add_inputs(lint, ["stimuli", *READING, "ordered", "nominal", "features", *LINTED])
-
-    _add_systems(commands, analyze)
-    add_export(commands)
-    rerun = add_rerun(commands)
-    of_two = why, what_else, _add_replicate(commands)
-    _add_cluster(analyze, *of_two, erase, audit, rerun)
-    return whole

@@ -6,11 +6,8 @@ import argparse
 import io
 import os
 import re
-import subprocess
 import sys
-import webbrowser
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TextIO
 
 from mlem_core.base.errors import InputError
@@ -135,43 +132,3 @@ It shows which features of words or sentences shape each layer, and make two lay
   mlem analyze --stimuli probing --model mini-gpt2 --out results    tables as CSV
   mlem why mini-gpt2:2 mini-gpt2:6 --stimuli probing                two layers
 `mlem --help` lists all commands."""
-_PACKAGE = Path(__file__).resolve().parents[1]
-
-
-def app_folder() -> Path:
-    """Folder with app.py: that of an installed package, or the checkout's top.
-
-    Raises InputError where neither is there.
-    """
-    there = [one for one in (_PACKAGE / "_app", _PACKAGE.parent) if (one / "app.py").is_file()]
-    if not there:
-        raise InputError(f"the app is not installed beside {str(_PACKAGE)!r}; install it again.")
-    return there[0]
-
-
-def _has_browser() -> bool:
-    """Whether a person sits at this machine, with a browser to open."""
-    screen = sys.platform in ("win32", "darwin") or any(
-        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
-    )
-    try:
-        return screen and webbrowser.get() is not None
-    except webbrowser.Error:
-        return False
-
-
-def serve_app(options: argparse.Namespace) -> int:
-    """Serve the app in this process's place, as `make app` does; opens the browser if any."""
-    script = app_folder() / "scripts" / "serve.py"
-    command = [sys.executable, str(script)]
-    if options.port is not None:
-        command += ["--server.port", str(options.port)]
-    if options.host is not None:
-        command += ["--host", options.host]
-    if options.view_only:
-        command.append("--view-only")
-    if _has_browser():
-        command += ["--server.headless", "false", "--server.showEmailPrompt", "false"]
-    if sys.platform == "win32":
-        return subprocess.call(command)
-    os.execv(command[0], command)

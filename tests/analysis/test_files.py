@@ -9,8 +9,8 @@ from mlem_core import AnalysisSpec, Store, run
 from mlem_core.analysis.files import of_selection, options_of, python_of, shell_line
 from mlem_core.analysis.spec import parameters
 from mlem_core.base.errors import InputError
-from mlem_core.cli.commands import main
-from mlem_core.cli.options import parser, spec_from_options
+from mlem_core.cli.commands import main, parser
+from mlem_core.cli.options import spec_from_options
 
 SPECS = (
     AnalysisSpec(),

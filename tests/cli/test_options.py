@@ -10,8 +10,9 @@ from inputs import arguments_of, for_each, in_files, noise, two_systems, words
 from mlem_core import AnalysisSpec, Store, run, write_csv
 from mlem_core.analysis.spec import parameters
 from mlem_core.cli import streams
-from mlem_core.cli.commands import main
-from mlem_core.cli.options import BAD_INPUT, parser, spec_from_options
+from mlem_core.cli.commands import main, parser
+from mlem_core.cli.options import spec_from_options
+from mlem_core.cli.parser import BAD_INPUT
 from mlem_core.data.datasets import SETS
 from mlem_core.groups.summary import GroupSummary
 from mlem_core.inference.layer_intervals import stimuli_left

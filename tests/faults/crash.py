@@ -30,7 +30,8 @@ from commands import contents, inputs_in
 
 from mlem_core.base.files import write_json
 from mlem_core.cli.commands import main as run_command
-from mlem_core.cli.options import parser, spec_from_options
+from mlem_core.cli.commands import parser
+from mlem_core.cli.options import spec_from_options
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, deletion, notes
 from mlem_core.tasks.runner import carry_out

@@ -15,8 +15,7 @@ from commands import ROOT, analyze, command, contents, inputs_in
 from inputs import for_each
 from permissions import heed_permissions, limited
 
-from mlem_core.cli.commands import main
-from mlem_core.cli.options import parser
+from mlem_core.cli.commands import main, parser
 
 SAID = b"Matters most"
 TABLES = {"scores.csv", "importance.csv", "weights.csv", "folds.csv", "manifest.json"}

@@ -15,7 +15,7 @@ from pypdf import PdfReader
 from mlem_core import Store, explain, run, with_intervals
 from mlem_core.base.labels import Names
 from mlem_core.cli.commands import main
-from mlem_core.cli.found import found
+from mlem_core.cli.summary import summarize
 from mlem_core.figures.plots import FIGURES, Drawing, FigureContext, draw
 from mlem_core.figures.press import Paper
 from mlem_core.figures.profiles import profiles
@@ -174,11 +174,11 @@ def test_three_lines_name_the_planted_truth(systems):
     results = analysis.results()
     rsa = f"{results.similarity_rsa.loc['one:2', 'two:2']:.2f}"[1:]
     mean = results.importance.query("feature == 'position'")["importance"].mean()
-    alike, shared, matters = found(analysis, results)
+    alike, shared, matters = summarize(analysis, results)
     assert "--bootstrap" in shared and "position" not in shared
     sure = partial(with_intervals, analysis=analysis, store=store)
     for bounds in (None, layer_intervals(analysis, store)):
-        alike, shared, matters = found(analysis, results, bounds, sure=bounds and sure)
+        alike, shared, matters = summarize(analysis, results, bounds, sure=bounds and sure)
         assert all(fact in alike for fact in ("9 pairs", "one layer 2", "two layer 2", rsa))
         assert all(fact in matters for fact in ("position", f"{mean:.2f}"[1:], "6 layers"))
         assert ("95 %" in alike) == ("95 %" in matters) == (bounds is not None)
@@ -193,7 +193,7 @@ def test_noise_gets_no_headline(tmp_path):
     store = Store(tmp_path / "store")
     analysis = run(in_files(tmp_path, table, layers, folds=3), store)
     for bounds in (None, layer_intervals(analysis, store)):
-        alike, shared, matters = found(analysis, analysis.results(), bounds)
+        alike, shared, matters = summarize(analysis, analysis.results(), bounds)
         assert "ardly" in alike and "4 pairs" in alike
         assert not any(name in shared + matters for name in ("noun", "length"))
 

@@ -1,28 +1,21 @@
-"""The analysis of two layers that a command names; findings in three lines, each with its basis."""
+"""Findings of an analysis in three lines, each with its basis."""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from mlem_core.analysis.analysis import Analysis, same_content
+from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.planning import CHOSEN, said_of_choice
-from mlem_core.analysis.representations import file_representations, representations_of
 from mlem_core.analysis.results import Results
-from mlem_core.analysis.run import run
 from mlem_core.analysis.similarities import LayerSimilarity, rsa_of
-from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.labels import NAMES
 from mlem_core.base.parameters import in_names
-from mlem_core.base.text import fraction, listed, many, short
-from mlem_core.base.typing import Layer, Report, layer_name, parse_layer
-from mlem_core.cli.options import spec_from_options
+from mlem_core.base.text import fraction, listed, many
+from mlem_core.base.typing import layer_name
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.context import held_out
 from mlem_core.inference.explained import PENDING, Explanation, as_chosen, settled
@@ -35,11 +28,9 @@ from mlem_core.inference.intervals import (
 )
 from mlem_core.inference.resample import HARDLY, below_ceiling
 from mlem_core.measures.importance import leading_features, most_important
-from mlem_core.report.analysis_tables import MANIFEST, TableOptions, read_manifest
-from mlem_core.storage.store import Store
 
 
-def found(
+def summarize(
     analysis: Analysis,
     results: Results,
     intervals: LayerIntervals | None = None,
@@ -189,129 +180,3 @@ def _each(analysis: Analysis) -> str:
     kinds = {"file" if model in files else "checkpoint" for model in models}
     what = listed(sorted(kinds), last="or")
     return f"one {what} each"
-
-
-def two(options: argparse.Namespace, store: Store, report: Report) -> tuple[Analysis, Analysis]:
-    """Two results, stimulus sets or halves; what is in the store is not computed again.
-
-    Raises
-    ------
-    InputError
-        One without --halves, or two with it; a result whose stimuli or models have changed since.
-    """
-    names = [options.first, *filter(None, [options.second])]
-    if len(names) == 1 + options.halves:
-        found = "two results with --halves" if options.halves else "one result"
-        raise InputError(f"found {found}; expected two results, or one and --halves.")
-    given, halves = spec_from_options(options), ("first", "second")
-    names *= 1 + options.halves
-    made = [
-        result_of(name, given, store, report, half=half if options.halves else "")[0]
-        for name, half in zip(names, halves, strict=True)
-    ]
-    return made[0], made[1]
-
-
-def result_of(
-    name: str, given: AnalysisSpec, store: Store, report: Report, *, half: str = ""
-) -> tuple[Analysis, TableOptions]:
-    """The result in a folder that `analyze` wrote, or of a stimulus set with given choices.
-
-    Beside it stand the options of the tables in the folder.
-
-    Raises
-    ------
-    InputError
-        No such stimulus set; stimuli or models that are not those of the folder's run.
-    """
-    path = Path(name) / MANIFEST
-    manifest = read_manifest(path) if path.is_file() else None
-    if manifest is None:
-        spec = replace(given, stimuli=name)
-    else:
-        # Both halves are fitted and coded as all of them were.
-        spec = AnalysisSpec.from_dict(manifest.parameters) if half else manifest.requested
-    analysis = run(replace(spec, half=half) if half else spec, store, report)
-    if manifest is None or half:
-        return analysis, TableOptions()
-    models = analysis.manifest["models"]
-    if gone := [model for model in manifest.models if model not in models]:
-        why = " ".join(analysis.notices)
-        raise InputError(f"{short(name)} is a result of {listed(gone)}, not to be had now: {why}")
-    same = [
-        same_content(manifest.models[model], facts)
-        for model, facts in models.items()
-        if model in manifest.models
-    ]
-    if not all(same) or manifest.stimuli.digest != analysis.manifest["stimuli"]["digest"]:
-        raise InputError(f"the stimuli or models of {short(name)} are not those of that run.")
-    return analysis, manifest.table_options
-
-
-def analysis_of_two(
-    options: argparse.Namespace,
-    spec: Callable[[argparse.Namespace], AnalysisSpec],
-    store: Store,
-    report: Report,
-    beside: tuple[int, ...] = (),
-) -> Analysis:
-    """The analysis of the two layers of the options, `first` and `second`, which become layers.
-
-    Without a second one, of the first alone.
-
-    Parameters
-    ----------
-    spec : the checked analysis of options
-    beside : other layers that the analysis has, unless the options name some
-
-    Raises
-    ------
-    InputError
-        Bad input; a layer that its model does not have, or one layer twice.
-    """
-    asked = spec_from_options(options)
-    named = [options.first] if options.second is None else [options.first, options.second]
-    both = _numbered(asked, named)
-    options.first, options.second = both[0], (*both, None)[1]
-    files = dict(asked.representations)
-    options.models += [
-        name for name in dict(both) if name not in files and name not in options.models
-    ]
-    if options.layers is None:
-        # Other layers have no part in it.
-        options.layers = tuple(sorted({*beside, *(number for _, number in both)}))
-    analysis = run(spec(options), store, report)
-    _check_there(both, analysis, store)
-    return analysis
-
-
-def _numbered(spec: AnalysisSpec, named: Iterable[str]) -> tuple[Layer, ...]:
-    """Layers that are named by number, or by their name in a representations file."""
-
-    def numbered(text: str) -> Layer:
-        model, _, own = text.rpartition(":")
-        path = dict(spec.representations).get(model)
-        if path is None or own.isdecimal():
-            return parse_layer(text)
-        source = file_representations(spec, spec.load_stimuli(), path, model)
-        names = {name: int(n) for n, name in source.facts.get("layer_names", {}).items()}
-        if own not in names:
-            raise unknown(f"layer of {model}", own, [*names] or map(str, source.layers))
-        return model, names[own]
-
-    both = tuple(map(numbered, named))
-    if len(both) > len({*both}):
-        raise InputError(
-            f"found the layer {layer_name(both[0])} twice; expected two layers that are compared, "
-            "such as minilm:3 and gpt2:5."
-        )
-    return both
-
-
-def _check_there(layers: Iterable[Layer], analysis: Analysis, store: Store) -> None:
-    """Raise InputError for a layer that its model has not, with those that it has."""
-    for model, number in layers:
-        if (model, number) not in analysis.layers and model in analysis.manifest["models"]:
-            there = representations_of(analysis, model, store).every_layer
-            if number not in there:
-                raise unknown(f"layer of {model}", str(number), map(str, there))

@@ -1,0 +1,65 @@
+"""The commands `stimuli` and `lint`: write stimuli, and check them before a run."""
+
+from __future__ import annotations
+
+import argparse
+
+from mlem_core.analysis.diagnostics import lint
+from mlem_core.analysis.source import READING
+from mlem_core.base.parameters import in_names
+from mlem_core.base.text import many
+from mlem_core.cli.inputs import (
+    checked_spec,
+)
+from mlem_core.cli.options import LINTED, add_inputs
+from mlem_core.cli.streams import (
+    complain,
+    tell,
+)
+from mlem_core.data.columns import guess_kind, text_of
+from mlem_core.data.datasets import SETS
+from mlem_core.data.stimulus_csv import write_csv
+
+
+def add_stimuli_options(command: argparse.ArgumentParser) -> None:
+    """Add the options of `stimuli`."""
+    command.add_argument(
+        "stimuli", metavar="NAME|FILE", help=f"{', '.join(SETS)}, a file, or a folder of .conllu"
+    )
+    # A CSV holds no distances.
+    written = [name for name in READING if name not in ("vectors", "rdms")]
+    add_inputs(command, [*written, "ordered", "nominal"])
+    command.add_argument("--out", required=True, metavar="FILE.csv", help="the file to write")
+
+
+def add_lint_options(command: argparse.ArgumentParser) -> None:
+    """Add the options of `lint`."""
+    add_inputs(command, ["stimuli", *READING, "ordered", "nominal", "features", *LINTED])
+
+
+def write_stimuli(options: argparse.Namespace) -> None:
+    """Write stimuli as CSV."""
+    stimuli = checked_spec(options).load_stimuli()
+    write_csv(stimuli, options.out)
+    names = [
+        feature.name
+        for feature in stimuli.features
+        if feature.kind == "nominal"
+        and guess_kind([text_of(value) for value in stimuli.values(feature.name)]) == "ordered"
+    ]
+    if names:
+        complain(f"Read it with --nominal {in_names(names)}: the values are numbers, and names.")
+
+
+def check_stimuli(options: argparse.Namespace) -> None:
+    """Print what the look at the stimuli has found."""
+    spec = checked_spec(options)
+    stimuli = spec.load_stimuli().select(spec.features)
+    found = lint(stimuli, spec)
+    for finding in found.findings:
+        rows = f" (rows {', '.join(map(str, finding.rows))})" if finding.rows else ""
+        tell(f"{finding.severity}: {finding.sentence}{rows}")
+    tell(
+        f"{many(len(stimuli), stimuli.level)}, {many(len(stimuli.features), 'feature')}: "
+        + ", ".join(f"{feature.name} ({feature.kind})" for feature in stimuli.features)
+    )

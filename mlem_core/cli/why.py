@@ -1,0 +1,92 @@
+"""The command `why`: explain the similarity of two layers."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.similarities import LayerSimilarity, compared
+from mlem_core.base.work import Bars
+from mlem_core.cli.inputs import (
+    analysis_of_two,
+    new_notices,
+)
+from mlem_core.cli.options import (
+    add_bootstrap,
+    add_chance,
+    add_similarity,
+    add_two_layers,
+)
+from mlem_core.cli.streams import (
+    complain,
+    tell,
+)
+from mlem_core.data.stimulus_csv import write_table
+from mlem_core.inference.explained import Explanation
+from mlem_core.inference.explanation import (
+    explain,
+    with_chance,
+    with_intervals,
+)
+from mlem_core.inference.intervals import (
+    check_permutations,
+)
+from mlem_core.inference.resample import generalises
+from mlem_core.pairs.resampling_units import Units
+from mlem_core.pairs.similarities import NEIGHBOURS, SIMILARITIES
+from mlem_core.storage.store import Store
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    add_two_layers(command)
+    add_bootstrap(command, "95 %% confidence intervals")
+    add_chance(command, "contributions beyond those with the labels of each feature")
+    add_similarity(
+        command,
+        "the similarity that is explained: cka is debiased linear CKA, neighbours the overlap of "
+        f"the {NEIGHBOURS} nearest; procrustes and cca have no contributions by feature",
+    )
+    command.add_argument("--out", metavar="FILE.csv", help="write the contributions as CSV")
+
+
+def why(options: argparse.Namespace) -> None:
+    """Explain the similarity of two layers by features."""
+    SIMILARITIES.named(options.similarity)
+    store = Store()
+    with Bars() as bars:
+        analysis = analysis_of_two(options, store, bars.show)
+        complain(*new_notices(analysis))
+        count = bars.counter("similarity", "layers")
+        of_layers = compared(analysis, options.similarity, store, count)
+        explanation = _explained(options, analysis, of_layers, store, bars)
+    if options.out is not None:
+        write_table(
+            explanation.terms if explanation.similarity.divides else explanation.whole,
+            Path(options.out),
+        )
+    tell(explanation.text)
+    units, seeds = Units.of(analysis.stimuli), analysis.spec.has_seeds
+    claimed = [generalises(units, seeds=seeds)] if options.bootstrap else []
+    complain(*explanation.notes, *claimed)
+
+
+def _explained(
+    options: argparse.Namespace,
+    analysis: Analysis,
+    of_layers: LayerSimilarity,
+    store: Store,
+    bars: Bars,
+) -> Explanation:
+    """Explanation of two layers' similarity, of one with terms or without."""
+    both = (options.first, options.second)
+    why = explain(analysis, *both, seed=options.seed, compared=of_layers)
+    if options.chance:
+        check_permutations(options.chance)
+        why = replace(why, permutations=options.chance)
+    if options.bootstrap:
+        count = bars.counter("intervals", "blocks")
+        return with_intervals(why, analysis, store, count)
+    return with_chance(why, analysis, store, bars.counter("chance", "features"))

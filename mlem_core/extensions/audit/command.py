@@ -1,0 +1,47 @@
+"""The command `audit`."""
+
+from __future__ import annotations
+
+import argparse
+
+from mlem_core.analysis.results import write_tables
+from mlem_core.analysis.run import run
+from mlem_core.base.work import Bars
+from mlem_core.cli.inputs import (
+    checked_spec,
+    left_beside,
+    new_notices,
+)
+from mlem_core.cli.options import (
+    FOLDER,
+    add_inputs,
+    add_similarity,
+)
+from mlem_core.cli.streams import (
+    complain,
+    tell,
+)
+from mlem_core.pairs.similarities import SIMILARITIES
+from mlem_core.robustness.audit import audit
+from mlem_core.robustness.flags import audit_tables, summary
+from mlem_core.storage.store import Store
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    add_inputs(command)
+    add_similarity(command, "the similarity that is audited")
+    command.add_argument("--out", required=True, metavar="DIR", help=FOLDER)
+
+
+def audit_layers(options: argparse.Namespace) -> None:
+    """Check every layer for artefacts, and write the tables as CSV."""
+    SIMILARITIES.named(options.similarity)
+    store = Store()
+    with Bars() as bars:
+        analysis = run(checked_spec(options), store, bars.show)
+        result = audit(analysis, store, bars.show, options.similarity)
+    complain(*new_notices(analysis), *result.notices)
+    left = write_tables(options.out, audit_tables(result), analysis.manifest, "audit")
+    complain(*left_beside(options.out, left))
+    tell(*summary(result))
