@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from mlem_core.inference.explanation import explain as explain
     from mlem_core.inference.explanation import with_intervals as with_intervals
     from mlem_core.inference.what_else import explain_rest as explain_rest
-    from mlem_core.robustness.erasure import Erasure as Erasure
-    from mlem_core.robustness.erasure import erase as erase
     from mlem_core.storage.store import Store as Store
 
 _HOMES = {
@@ -70,7 +68,6 @@ _HOMES = {
     "data.stimulus_csv": ("from_frame", "write_csv"),
     "data.treebank": ("read_treebank",),
     "estimators.base": ("RidgeMLEM",),
-    "robustness.erasure": ("Erasure", "erase"),
     "inference.explained": ("Explanation",),
     "inference.explanation": ("explain", "with_intervals"),
     "inference.what_else": ("explain_rest",),

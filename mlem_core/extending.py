@@ -79,6 +79,38 @@ class Command:
 
 
 @dataclass(frozen=True)
+class Screen:
+    """A screen of the app.
+
+    Attributes
+    ----------
+    url_path : its address (the first one's is `/`); its file is `pages/{url_path}_page.py`
+    title : in the navigation, on links and above the page
+    symbol : name of a Material symbol
+    listed : whether it stands in the navigation; else something on another screen leads to it
+    choices : names of the choices of its own that addresses hold
+    """
+
+    url_path: str
+    title: str
+    symbol: str
+    listed: bool = True
+    choices: tuple[str, ...] = ()
+
+    @property
+    def file(self) -> str:
+        """Path of its file, from the folder of app.py."""
+        # Its stem is not the url_path: otherwise a bare `streamlit run app.py` would run a page
+        # that is opened by its address on a fresh server without app.py.
+        return f"pages/{self.url_path}_page.py"
+
+    @property
+    def icon(self) -> str:
+        """Its symbol, as Streamlit names it."""
+        return f":material/{self.symbol}:"
+
+
+@dataclass(frozen=True)
 class Panel:
     """A folded part of a screen, with a figure and the button that computes what it shows.
 
@@ -115,7 +147,8 @@ class Extension:
     exports : public names of Python, which `mlem_core` has too
     tables : beside those of every analysis
     commands : of the command line
-    screens : parts of screens
+    screens : of the app
+    panels : parts of screens
     doc : its page in docs/, with the anchor; empty where it has none
     """
 
@@ -127,7 +160,8 @@ class Extension:
     exports: Mapping[str, Reference] = field(default_factory=dict)
     tables: tuple[TableSource, ...] = ()
     commands: tuple[Command, ...] = ()
-    screens: tuple[Panel, ...] = ()
+    screens: tuple[Screen, ...] = ()
+    panels: tuple[Panel, ...] = ()
     doc: str = ""
 
 
@@ -190,9 +224,14 @@ def commands() -> list[Command]:
     return [command for extension in extensions().values() for command in extension.commands]
 
 
+def screens() -> list[Screen]:
+    """Screens that extensions add."""
+    return [screen for extension in extensions().values() for screen in extension.screens]
+
+
 def panels(screen: str) -> list[Panel]:
     """Parts that extensions add to a screen."""
-    parts = [panel for extension in extensions().values() for panel in extension.screens]
+    parts = [panel for extension in extensions().values() for panel in extension.panels]
     return [panel for panel in parts if panel.screen == screen]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from mlem_core.base.typing import layer_name, parse_layer
-from mlem_core.figures.why import erasure_shown
+from mlem_core.extensions.erasure.figures import selected_erasure
 from pages.parts import background, choices, exporting, stored
 from pages.parts.choices import inform, plain
 from pages.parts.opening import view_page
@@ -21,7 +21,7 @@ def _show_because(view: View) -> None:
         )
         return
     asked = _ask(view, able)
-    found = erasure_shown(view.shown(**asked))
+    found = selected_erasure(view.shown(**asked))
     if found is None:
         _offer(view, asked)
         return

@@ -22,7 +22,7 @@ from mlem_core.analysis.run import run
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.datasets import load
 from mlem_core.data.stimulus_csv import from_frame, write_csv
-from mlem_core.inference.erased_measures import (
+from mlem_core.extensions.erasure.measures import (
     PREDICTIONS,
     REST,
     SURPRISAL,
@@ -31,9 +31,9 @@ from mlem_core.inference.erased_measures import (
     fold_ranks,
     held_out_rsa,
 )
+from mlem_core.extensions.erasure.stage import DRAWS, erase, matched_subspaces, reach_of
 from mlem_core.models.loading import load_with_head, open_model
 from mlem_core.models.tokens import tokenize
-from mlem_core.robustness.erasure import DRAWS, erase, matched_subspaces, reach_of
 from mlem_core.storage.store import Store
 from validation.work import Row, Task
 

@@ -62,7 +62,7 @@ class Drawing:
         "similarity" (in the place of RSA, where it is in the store), "color" (the feature that
         colours the stimuli), "order" (of the layers of the matrices: "model" or "clustering"),
         "mapped" (the model whose layers are mapped),
-        "erased", "erased_at", "erased_tokens", "other" (see `mlem_core.figures.why`)
+        and those of the figures of extensions
     screen : whether they stand on a screen beside others: panels below each other where there is
         little room, and `pair` is marked
     """

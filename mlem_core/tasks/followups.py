@@ -19,7 +19,7 @@ from mlem_core.analysis.representations import model_representations
 from mlem_core.analysis.similarities import compared
 from mlem_core.base.errors import InputError, check_choice, unknown
 from mlem_core.base.files import scratch
-from mlem_core.base.typing import Layer, Report, counting, parse_layer
+from mlem_core.base.typing import Layer, Report, counting
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.extending import find_stage, stage_names
 from mlem_core.figures.context import Drawing, FigureContext
@@ -30,7 +30,6 @@ from mlem_core.inference.importance_chance import importances_by_chance, kept_ch
 from mlem_core.inference.what_else import explain_rest
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.robustness.audit import audit
-from mlem_core.robustness.erasure import erase
 from mlem_core.storage.digests import canonical
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples
@@ -93,19 +92,6 @@ def _pair_intervals(job: JobInput) -> None:
 def _what_else(job: JobInput) -> None:
     pair, features = job.layers("a", "b"), list(job.options["features"])
     explain_rest(job.analysis, pair, job.store, features, report=job.report)
-
-
-def _erase(job: JobInput) -> None:
-    asked, other = job.options, job.options.get("other")
-    erase(
-        job.analysis,
-        asked["erased"],
-        asked["erased_at"],
-        job.store,
-        others=[other] if other else [],
-        positions=asked["erased_tokens"],
-        report=job.report,
-    )
 
 
 def _archive(job: JobInput) -> Made:
@@ -175,11 +161,6 @@ JOB_TYPES: dict[str, JobType] = {
     "chance": JobType(
         lambda job: kept_chance(*job.chosen, int(job.options["permutations"]), job.report),
         _models_of(),
-    ),
-    # Its options are those of the figure `erasure`.
-    "erase": JobType(
-        _erase,
-        lambda job: [parse_layer(job.options["other"])[0]] if job.options.get("other") else [],
     ),
     "error-bars": JobType(_pair_intervals, _models_of("a", "b")),
     "importance-chance": JobType(

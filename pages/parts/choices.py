@@ -21,6 +21,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.text import sentence_case
 from mlem_core.base.typing import Progress
+from mlem_core.extending import screens
 
 State = dict[str, list[str]]
 T = TypeVar("T")
@@ -34,7 +35,7 @@ VIEW = (
     "analysis", "features", "show_models", "show_layers", "a", "b", "colour",
     "term", "which", "mapped", "valued",
     "order", "similarity", "detail", "part", "measure", "system_a", "system_b",
-    "erased", "erased_at", "erased_tokens",
+    *(name for screen in screens() for name in screen.choices),
 )  # fmt: skip
 NAMES = (*FORM, *VIEW)
 MOST_PILLS = 20

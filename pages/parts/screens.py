@@ -4,44 +4,15 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 import streamlit as st
 
+from mlem_core import extending
 from mlem_core.base import VERSION
+from mlem_core.extending import Screen
 from mlem_core.report.methods import METHOD, in_words
 from mlem_core.report.methods import bibtex as entries
-
-
-@dataclass(frozen=True)
-class Screen:
-    """A screen.
-
-    Attributes
-    ----------
-    url_path : its address (the first one's is `/`); its file is `pages/{url_path}_page.py`
-    title : in the navigation, on links and above the page
-    symbol : name of a Material symbol
-    listed : whether it stands in the navigation; else something on another screen leads to it, or
-        the analysis decides (`pages.parts.opening.has_systems`)
-    """
-
-    url_path: str
-    title: str
-    symbol: str
-    listed: bool = True
-
-    @property
-    def file(self) -> str:
-        # Its stem is not the url_path: otherwise a bare `streamlit run app.py` would run a page
-        # that is opened by its address on a fresh server without app.py.
-        return f"pages/{self.url_path}_page.py"
-
-    @property
-    def icon(self) -> str:
-        return f":material/{self.symbol}:"
-
 
 SCREENS = {
     screen.url_path: screen
@@ -54,7 +25,7 @@ SCREENS = {
         Screen("heatmaps", "Similarity heatmaps", "grid_on"),
         Screen("layers", "Layer map", "hub"),
         Screen("trust", "Confidence", "verified"),
-        Screen("because", "Because", "content_cut"),
+        *extending.screens(),
         Screen("report", "Report", "description"),
         Screen("docs", "Docs", "menu_book"),
         Screen("stimuli", "Stimuli", "table", listed=False),

@@ -19,12 +19,12 @@ from pypdfium2.raw import FPDF_PAGEOBJ_TEXT
 
 from mlem_core import Store, compared, run, stimulus_map
 from mlem_core.extensions.decoding.stage import decode_layers
+from mlem_core.extensions.erasure.stage import STAGE, Erasure, ErasureRequest
 from mlem_core.figures.export import as_file, as_files, one_browser
 from mlem_core.figures.plots import FIGURES, Drawing, FigureContext, RenderedFigure
 from mlem_core.figures.press import WIDTHS_MM, Paper
 from mlem_core.groups.halves import keep_halves
 from mlem_core.pairs.similarities import SIMILARITIES
-from mlem_core.robustness.erasure import STAGE, Erasure, ErasureRequest
 from mlem_core.tasks import examples
 
 WIDTHS = tuple(WIDTHS_MM[name] for name in ("one column", "two columns"))

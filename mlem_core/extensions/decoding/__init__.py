@@ -19,7 +19,7 @@ EXTENSION = Extension(
             compute=f"{_HERE}.stage:decoding_tables",
         ),
     ),
-    screens=(
+    panels=(
         Panel(
             screen="profiles",
             title="Decoding: can each feature be read out?",

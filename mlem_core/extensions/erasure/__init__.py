@@ -1,6 +1,6 @@
 """Erasing a feature from a layer, and what changes."""
 
-from mlem_core.extending import Command, Extension
+from mlem_core.extending import Command, Extension, Screen
 
 _HERE = "mlem_core.extensions.erasure"
 
@@ -9,6 +9,9 @@ EXTENSION = Extension(
     title="Causes, by erasing",
     sentence="What a model no longer does, and no longer shares with others, when a feature is "
     "erased from a layer.",
+    stages={"erase": f"{_HERE}.stage:JOB"},
+    entries={"figure": (f"{_HERE}.figures",)},
+    exports={name: f"{_HERE}.stage:{name}" for name in ("Erasure", "erase")},
     commands=(
         Command(
             name="erase",
@@ -23,6 +26,14 @@ EXTENSION = Extension(
             add_options=f"{_HERE}.command:add_options",
             run=f"{_HERE}.command:erase_feature",
             runs_analysis=True,
+        ),
+    ),
+    screens=(
+        Screen(
+            url_path="because",
+            title="Because",
+            symbol="content_cut",
+            choices=("erased", "erased_at", "erased_tokens"),
         ),
     ),
     doc="docs/because.md",

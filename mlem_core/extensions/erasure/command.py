@@ -19,7 +19,7 @@ from mlem_core.cli.streams import (
     tell,
 )
 from mlem_core.data.stimulus_csv import write_table
-from mlem_core.robustness.erasure import erase
+from mlem_core.extensions.erasure.stage import erase
 from mlem_core.storage.store import Store
 
 

@@ -9,10 +9,10 @@ from mlem_core import AnalysisSpec, Store, erase, run, write_csv
 from mlem_core.cli.commands import main
 from mlem_core.data.datasets import load
 from mlem_core.data.stimulus_csv import from_frame
+from mlem_core.extensions.erasure.erasers import leace, minimal_pairs
+from mlem_core.extensions.erasure.measures import held_out_rsa, square_ranks
+from mlem_core.extensions.erasure.stage import matched_subspaces, reach_of
 from mlem_core.figures.plots import Drawing, FigureContext, draw
-from mlem_core.inference.erased_measures import held_out_rsa, square_ranks
-from mlem_core.models.predictions import leace, minimal_pairs
-from mlem_core.robustness.erasure import matched_subspaces, reach_of
 from mlem_core.tasks.followups import work
 
 WORDS, NOISE = 120, 8

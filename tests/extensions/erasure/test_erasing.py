@@ -5,9 +5,9 @@ import pytest
 import tiny
 from sklearn.linear_model import LogisticRegression
 
+from mlem_core.extensions.erasure.erasers import erased_passes, leace
 from mlem_core.models.extraction import passes
 from mlem_core.models.loading import open_model
-from mlem_core.models.predictions import erased_passes, leace
 from mlem_core.models.tokens import tokenize
 
 # By concept-erasure 0.2.4, LeaceFitter.fit(x, z, shrinkage=False), of `_waves`: its first rows.

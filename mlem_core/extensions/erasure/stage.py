@@ -35,7 +35,8 @@ from mlem_core.base.typing import (
     parse_layer,
 )
 from mlem_core.data.levels import exchanges
-from mlem_core.inference.erased_measures import (
+from mlem_core.extensions.erasure.erasers import ERASED, Eraser, minimal_pairs
+from mlem_core.extensions.erasure.measures import (
     FORMS,
     IMPORTANCE,
     PREDICTIONS,
@@ -51,8 +52,8 @@ from mlem_core.inference.layer_pairs import sampled_rows
 from mlem_core.inference.permutation_null import permutation_null
 from mlem_core.inference.resample import check_enough, jackknife
 from mlem_core.models.loading import load_with_head, open_model
-from mlem_core.models.predictions import ERASED, Eraser, minimal_pairs
 from mlem_core.storage.store import Stage, Store
+from mlem_core.tasks.followups import JobInput, JobType
 
 # Permutations of the feature's labels, and random subspaces: by chance the feature is beyond all of
 # either in one of 21 cases.
@@ -167,7 +168,7 @@ def erase(
     report : called with the number of erased runs done and their total
     others : layers of the analysis whose similarity with the later layers is measured
     later : numbers of later layers, by default all
-    positions : which tokens are changed, one of `mlem_core.models.predictions.ERASED`
+    positions : which tokens are changed, one of `mlem_core.extensions.erasure.erasers.ERASED`
 
     Raises
     ------
@@ -397,3 +398,25 @@ def reach_of(changes: FloatArray, counts: NDArray[np.bool_]) -> FloatArray:
     mean, spread = sizes.mean(axis=0), sizes.std(axis=0) + _SPREAD
     reach: FloatArray = mean + ((sizes - mean) / spread)[1:, counts].max() * spread
     return reach
+
+
+def _erase(job: JobInput) -> None:
+    options, other = job.options, job.options.get("other")
+    erase(
+        job.analysis,
+        options["erased"],
+        options["erased_at"],
+        job.store,
+        others=[other] if other else [],
+        positions=options["erased_tokens"],
+        report=job.report,
+    )
+
+
+def _models(job: JobInput) -> list[str]:
+    other = job.options.get("other")
+    return [parse_layer(other)[0]] if other else []
+
+
+# Its options are those of the figure `erasure`.
+JOB = JobType(_erase, _models)

@@ -1,8 +1,7 @@
 """Forward passes with a concept erased from one layer, and measures of what that changes.
 
 These are of later layers, and of predictions. Held-out sentences have the eraser of their training
-folds (`mlem_core.models.predictions`). Pairs inside a fold have one eraser, so that similarities
-are of these.
+folds (see `erasers`). Pairs inside a fold have one eraser, so that similarities are of these.
 """
 
 from __future__ import annotations
@@ -21,19 +20,13 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.extensions.erasure.erasers import Eraser, Forms, erased_passes, leace
 from mlem_core.inference.block_influence import scores_without
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.measures.importance import fitted
 from mlem_core.models.extraction import During, passes, untouched
 from mlem_core.models.forward import LoadedModel
-from mlem_core.models.predictions import (
-    Eraser,
-    Forms,
-    erased_passes,
-    leace,
-    masked_surprisal,
-    word_predictions,
-)
+from mlem_core.models.predictions import masked_surprisal, word_predictions
 from mlem_core.models.tokens import TokenizedStimuli, tokenize
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.pair_columns import PairColumns
@@ -98,7 +91,7 @@ class ErasedRuns:
     layers : the erased layer, then the later ones that are looked at
     shown : (n_shown,) those that are run
     forms : minimal pairs among the shown stimuli
-    positions : one of `mlem_core.models.predictions.ERASED`
+    positions : one of `mlem_core.extensions.erasure.erasers.ERASED`
     """
 
     analysis: Analysis
