@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from mlem_core.inference.explained import Explanation as Explanation
     from mlem_core.inference.explanation import explain as explain
     from mlem_core.inference.explanation import with_intervals as with_intervals
-    from mlem_core.inference.what_else import explain_rest as explain_rest
     from mlem_core.storage.store import Store as Store
 
 _HOMES = {
@@ -70,7 +69,6 @@ _HOMES = {
     "estimators.base": ("RidgeMLEM",),
     "inference.explained": ("Explanation",),
     "inference.explanation": ("explain", "with_intervals"),
-    "inference.what_else": ("explain_rest",),
     "storage.store": ("Store",),
 }
 

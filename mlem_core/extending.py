@@ -112,15 +112,22 @@ class Screen:
 
 @dataclass(frozen=True)
 class Panel:
-    """A folded part of a screen, with a figure and the button that computes what it shows.
+    """A part of a screen, with a figure and the button that computes what it shows.
 
     Attributes
     ----------
-    screen : address of the screen, such as "profiles"
+    screen : address of the screen, such as "profiles"; "details" is below two layers
     title, icon : of the part; the icon is the name of a Material symbol
     figure : its name
-    stage : the background work that it needs, of the layers that are shown
+    stage : the background work that it needs
     button, help : that start this work
+    of_pair : whether this work is of the two layers that are compared and the selected features;
+        else it is of all layers that are shown
+    about : sentence beside the button
+    sentences : a function of the context of figures that gives lines above the figure
+    remark : a function of the context that gives a sentence for below the bars of two layers
+    runs, runs_help : a function of the context that gives further analyses to start, each by the
+        label of its button, and the help of these
     """
 
     screen: str
@@ -130,6 +137,12 @@ class Panel:
     stage: str
     button: str
     help: str
+    of_pair: bool = False
+    about: str = ""
+    sentences: Reference = ""
+    remark: Reference = ""
+    runs: Reference = ""
+    runs_help: str = ""
 
 
 @dataclass(frozen=True)
@@ -149,6 +162,8 @@ class Extension:
     commands : of the command line
     screens : of the app
     panels : parts of screens
+    example : a function (analysis, pair, store, report) that computes what comes with the packaged
+        example, and gives the folders of these entries of the store
     doc : its page in docs/, with the anchor; empty where it has none
     """
 
@@ -162,6 +177,7 @@ class Extension:
     commands: tuple[Command, ...] = ()
     screens: tuple[Screen, ...] = ()
     panels: tuple[Panel, ...] = ()
+    example: Reference = ""
     doc: str = ""
 
 

@@ -44,7 +44,7 @@ def _show_profiles(view: View) -> None:
         ("Where features correlate: left out and fitted again", "link", "correlated", _correlated),
     ):
         frame.folded_part(title, icon, name, partial(body, view))
-    exporting.show_extensions(view, "profiles")
+    exporting.show_panels(view, "profiles")
     exporting.show_tab(view, "profiles")
 
 

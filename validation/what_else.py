@@ -15,9 +15,9 @@ from scipy.stats import rankdata
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.added import Candidate
 from mlem_core.data.stimulus_csv import from_frame
+from mlem_core.extensions.candidates.candidate_search import BLOCKS, common_share, score_candidates
 from mlem_core.inference.intervals import SIGNIFICANT
 from mlem_core.inference.resample import jackknife
-from mlem_core.inference.what_else import BLOCKS, common_share, rest_of
 from mlem_core.pairs.resampling_units import StimulusUnits
 from validation.units import labels, pairs_and_terms, simulated
 from validation.work import Row, Task
@@ -50,7 +50,7 @@ def part(n: int, planted: str, first: int, count: int) -> list[Row]:
         stimuli = from_frame(frame, "study")
         pairs, _ = pairs_and_terms(stimuli, layers, seed)
         asked = [Candidate(name, name, lambda _, own=own: own) for name, own in made.items()]  # type: ignore[misc]
-        rest = rest_of(pairs, stimuli, asked, n_permutations=PERMUTATIONS)
+        rest = score_candidates(pairs, stimuli, asked, n_permutations=PERMUTATIONS)
         noise, own = (
             rest.table[(rest.table["candidate"] == "planted") == true] for true in (False, True)
         )

@@ -18,6 +18,7 @@ from mlem_core.analysis import maps
 from mlem_core.analysis.representations import without_representations
 from mlem_core.base.text import fraction, plural, sentence_case
 from mlem_core.base.typing import FloatArray, Layer
+from mlem_core.extending import panels, resolve
 from mlem_core.figures.context import FigureContext
 from mlem_core.figures.stimuli import common_levels
 from mlem_core.figures.stimulus_maps import LEVELS, color_of, sample_of
@@ -55,10 +56,10 @@ def pair_data(context: FigureContext, progress: str = "") -> Canvas:
     `progress` ends the text of the chip while chance is computed.
     """
     why = context.why
-    rest = context.rest if why.similarity.of_ranks else None
+    remarks = [resolve(panel.remark)(context) for panel in panels("details") if panel.remark]
     return {
         "finding": why.answer,
-        "more": rest.best if rest else "",
+        "more": " ".join(filter(None, remarks)),
         "coding": f"Features coded {why.coding}." if why.similarity.divides else "",
         "chip": chip(context, why, _checked(context), progress),
         "terms": _terms(context, why),

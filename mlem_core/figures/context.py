@@ -24,7 +24,7 @@ from mlem_core.estimators.registry import estimator_named
 from mlem_core.extending import entry_modules
 from mlem_core.figures import captions
 from mlem_core.groups import noise_ceilings
-from mlem_core.inference import layer_intervals, what_else
+from mlem_core.inference import layer_intervals
 from mlem_core.inference.chance import Chance
 from mlem_core.inference.explained import Explanation, tested_similarities
 from mlem_core.inference.explanation import best_known, explain
@@ -266,13 +266,6 @@ class FigureContext:
         """Noise ceilings of groups of subjects, where they have been computed."""
         layers, groups = tuple(self.analysis.layers), self.analysis.spec.groups
         return self.find(noise_ceilings.STAGE, layers, groups=groups)
-
-    @property
-    def rest(self) -> what_else.Rest | None:
-        """What else explains the two layers, where it has been computed."""
-        chosen = what_else.without_metric(replace(self.selection, layers=self.pair))
-        known = partial(self.find, what_else.STAGE, chosen, permutations=what_else.LABELLINGS)
-        return known() if self.several else None
 
     @cached_property
     def audit(self) -> Audit | None:

@@ -21,6 +21,7 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer, Progress, Report
+from mlem_core.extending import extensions, resolve
 from mlem_core.storage.digests import RESULT, Digested, seal, sealed
 from mlem_core.storage.store import Store
 
@@ -98,7 +99,7 @@ def make(store: Store, progress: Report) -> None:
     the pairs of stimuli behind each term.
     """
     from mlem_core.groups import halves
-    from mlem_core.inference import explanation, layer_intervals, what_else
+    from mlem_core.inference import explanation, layer_intervals
     from mlem_core.robustness import audit
 
     analysis = run(SPEC, store, progress)
@@ -117,7 +118,6 @@ def make(store: Store, progress: Report) -> None:
     layer_intervals.chance_of_layers(analysis, store, report=progress)
     halves.keep_halves(analysis, store, analysis.select())
     audit.audit(analysis, store, progress)
-    what_else.explain_rest(analysis, pair, store, report=progress)
     behind_it = _pairs_behind(analysis, pair, store)
     why = explanation.intervals_of_two(analysis, replace(analysis.select(), layers=pair), store)
     behind_it.append(explanation.STAGE.where(store, explanation.interval_key(why, analysis)))
@@ -128,8 +128,8 @@ def make(store: Store, progress: Report) -> None:
         ),
         halves.HALVES.where(store, analysis.key()),
         audit.STAGE.where(store, analysis.key()),
-        what_else.STAGE.where(store, what_else.rest_key(analysis, analysis.select(layers=pair))),
         *behind_it,
+        *_entries_of_extensions(analysis, pair, store, progress),
     )
     for name in ("result", "store"):
         shutil.rmtree(FOLDER / name, ignore_errors=True)
@@ -139,6 +139,17 @@ def make(store: Store, progress: Report) -> None:
     seal(result, RESULT)
     for entry in filter(None, entries):
         shutil.copytree(entry, FOLDER / "store" / entry.parent.name / entry.name)
+
+
+def _entries_of_extensions(
+    analysis: Analysis, pair: tuple[Layer, Layer], store: Store, progress: Report
+) -> list[Path | None]:
+    """The entries of the store that extensions compute for the example."""
+    entries: list[Path | None] = []
+    for extension in extensions().values():
+        if extension.example:
+            entries += resolve(extension.example)(analysis, pair, store, progress)
+    return entries
 
 
 def _pairs_behind(analysis: Analysis, pair: tuple[Layer, Layer], store: Store) -> list[Path | None]:

@@ -27,7 +27,6 @@ from mlem_core.groups.systems import keep_systems
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.explanation import intervals_of_two
 from mlem_core.inference.importance_chance import importances_by_chance, kept_chance
-from mlem_core.inference.what_else import explain_rest
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.robustness.audit import audit
 from mlem_core.storage.digests import canonical
@@ -87,11 +86,6 @@ def _pair_intervals(job: JobInput) -> None:
     chosen = replace(chosen, layers=pair)
     counted = counting(job.report, "blocks left out", "blocks")
     intervals_of_two(job.analysis, chosen, job.store, counted)
-
-
-def _what_else(job: JobInput) -> None:
-    pair, features = job.layers("a", "b"), list(job.options["features"])
-    explain_rest(job.analysis, pair, job.store, features, report=job.report)
 
 
 def _archive(job: JobInput) -> Made:
@@ -168,7 +162,6 @@ JOB_TYPES: dict[str, JobType] = {
     ),
     "fits": JobType(lambda job: fitted_results(*job.chosen, job.report)),
     "similarity": JobType(_similarity, _all_models),
-    "what-else": JobType(_what_else, _models_of("a", "b")),
     # They are restored before any work, and no more is wanted.
     "page": JobType(_page, in_store=False),
     "representations": JobType(lambda job: None, lambda job: job.options["models"]),

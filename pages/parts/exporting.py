@@ -197,20 +197,40 @@ def show_tab(view: View, tab: str, *, titled: bool = True) -> None:
             panel.show()
 
 
-def show_extensions(view: View, screen: str) -> None:
+def show_panels(view: View, screen: str) -> None:
     """The folded parts that extensions add to a screen."""
-    for part in extending.panels(screen):
-        frame.folded_part(part.title, part.icon, part.figure, partial(_show_part, view, part))
+    for panel in extending.panels(screen):
+        body = partial(show_panel, view, panel)
+        frame.folded_part(panel.title, panel.icon, panel.figure, body)
 
 
-def _show_part(view: View, part: extending.Panel) -> None:
-    """The figure of a part, or the button that computes what it shows."""
-    panel = Panel.of(view, part.figure)
-    if panel is None:
-        task = view.work(part.stage, {"layers": view.layers})
-        background.offer(task, part.button, part.help)
-    else:
-        panel.show()
+def show_panel(view: View, panel: extending.Panel) -> None:
+    """The figure of a part that an extension adds, or the button that computes what it shows."""
+    figure = Panel.of(view, panel.figure)
+    if figure is None:
+        _offer_work(view, panel)
+        return
+    context = view.shown()
+    if panel.sentences:
+        lines = extending.resolve(panel.sentences)(context)
+        st.markdown("\n".join(f"- {plain(line)}" for line in lines))
+    figure.show()
+    if panel.runs and not view_only():
+        with st.container(horizontal=True):
+            for label, spec in extending.resolve(panel.runs)(context).items():
+                help = panel.runs_help
+                if st.button(plain(label), icon=":material/add:", key=f"run {label}", help=help):
+                    background.start_analysis(spec)
+
+
+def _offer_work(view: View, panel: extending.Panel) -> None:
+    if panel.about:
+        st.caption(panel.about)
+    options: dict[str, Any] = {"layers": view.layers}
+    if panel.of_pair:
+        a, b = view.shown().pair
+        options = {"a": a, "b": b, "features": view.features}
+    background.offer(view.work(panel.stage, options), panel.button, panel.help)
 
 
 @st.fragment

@@ -9,14 +9,13 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
-from mlem_core.analysis.source import as_added
+from mlem_core import extending
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import percent
 from mlem_core.base.typing import parse_layer
@@ -25,10 +24,8 @@ from mlem_core.figures.context import FigureContext
 from mlem_core.figures.stimulus_maps import points_of
 from mlem_core.inference.explained import settled
 from mlem_core.inference.pair_contributions import kept_at, pair_contributions
-from mlem_core.inference.what_else import Rest
 from mlem_core.measures.decomposition import UNEXPLAINED, is_identity
 from mlem_core.report.page import script, style
-from mlem_core.tasks.access import view_only
 from mlem_core.tasks.followups import Followup
 from pages.parts import background, choices, exporting, frame, screens, stored, uncertainty
 from pages.parts.choices import inform, plain
@@ -144,7 +141,10 @@ def _details(view: View) -> None:
     """All else that is known of the two layers, a part at a time."""
     parts: dict[str, tuple[str, Callable[[View], None]]] = {
         "pairs": ("Pairs of stimuli", _pairs),
-        "rest": ("What else explains it", _rest),
+        **{
+            panel.figure: (panel.title, partial(exporting.show_panel, panel=panel))
+            for panel in extending.panels("details")
+        },
         "other": ("Other similarities", _others),
         "export": ("Figures and export", _figures),
     }
@@ -152,51 +152,6 @@ def _details(view: View) -> None:
     now = choices.choose_part("Details", titles, "detail")
     uncertainty.say_of_pair(view, *view.pair)
     frame.attempt(partial(parts[now][1], view))
-
-
-def _rest(view: View) -> None:
-    """What columns that are no features would explain of the RSA of the two layers."""
-    shown = view.shown()
-    rest = shown.rest
-    if rest is None:
-        st.caption(
-            "Words around it, length, frequency, predictions of a model, other columns of your "
-            "table: each is tried as a further feature, and compared with its labels permuted."
-        )
-        a, b = shown.pair
-        options = {"a": a, "b": b, "features": view.features}
-        background.offer(
-            view.work("what-else", options),
-            "Find what else explains it",
-            "Permutes the labels of each candidate, in the background; some minutes.",
-        )
-        return
-    st.markdown("\n".join(f"- {plain(line)}" for line in rest.sentences))
-    exporting.show_figure(view, "what_else")
-    if rest.notes:
-        st.caption(plain(" ".join(rest.notes)))
-    _add_one(view, rest)
-
-
-def _add_one(view: View, rest: Rest) -> None:
-    """A button for each candidate beyond chance that can be a feature: it runs with it."""
-    labels = dict(zip(rest.columns["candidate"], rest.columns["label"], strict=True))
-    addable = {
-        name: added for name in labels if (added := as_added(name, view.analysis.spec.models))
-    }
-    if view_only():
-        return
-    with st.container(horizontal=True):
-        for name, added in addable.items():
-            if st.button(
-                plain(f"Add {labels[name]}"),
-                icon=":material/add:",
-                key=f"add {name}",
-                help="Runs this analysis again with it among the features; models are not run "
-                "again.",
-            ):
-                spec = view.analysis.spec
-                background.start_analysis(replace(spec, add=(*spec.add, added)))
 
 
 def _others(view: View) -> None:

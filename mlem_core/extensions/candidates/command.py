@@ -16,7 +16,7 @@ from mlem_core.cli.streams import (
     tell,
 )
 from mlem_core.data.stimulus_csv import write_table
-from mlem_core.inference.what_else import explain_rest
+from mlem_core.extensions.candidates.candidate_search import explain_rest
 from mlem_core.storage.store import Store
 
 

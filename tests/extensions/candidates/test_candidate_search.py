@@ -13,13 +13,17 @@ from scipy.stats import rankdata
 from mlem_core import Store, from_frame, run
 from mlem_core.cli.commands import main
 from mlem_core.data.added import CANDIDATES, as_feature, candidates_of
-from mlem_core.inference.candidate_gains import (
+from mlem_core.extensions.candidates.candidate_gains import (
     AugmentedFit,
     BaselineFit,
     explained_and_without,
 )
+from mlem_core.extensions.candidates.candidate_search import (
+    common_share,
+    explain_rest,
+    score_candidates,
+)
 from mlem_core.inference.permuted_contributions import PermutedContributions
-from mlem_core.inference.what_else import common_share, explain_rest, rest_of
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.pair_columns import PairColumns
 
@@ -145,7 +149,7 @@ def test_two_planted_columns_explain_more_together_and_one_layer_is_explained_al
     rows = [4 * moved[0] + 3 * moved[1] + rng.standard_normal((n, 6)) for _ in range(2)]
     pairs, stimuli = case(5, n, rows, **hidden, **noise)
     asked = [one for one in candidates_of(stimuli) if one.name in {**hidden, **noise}]
-    found = rest_of(pairs, stimuli, asked, n_permutations=39)
+    found = score_candidates(pairs, stimuli, asked, n_permutations=39)
     # A copy adds nothing to what it copies.
     assert [*found.together["candidates"]] in (
         ["_first", "_first, _second"],
@@ -154,7 +158,7 @@ def test_two_planted_columns_explain_more_together_and_one_layer_is_explained_al
     assert found.together["gain"].iloc[1] > found.table["gain"].max() + 0.03
     assert (found.together["lower"] > 0).all() and len(found.sentences) > 1
     alone, stimuli = case(5, n, rows[:1], **hidden)
-    whole = rest_of(alone, stimuli, asked[:2], n_permutations=39)
+    whole = score_candidates(alone, stimuli, asked[:2], n_permutations=39)
     assert whole.rsa == 1.0 and [*whole.sure["candidate"]] == ["_first", "_second"]
     baseline = BaselineFit.of(alone, alone.units.blocks(3))
     fit = AugmentedFit.of(alone, stimuli, asked[0], "ignore")
@@ -216,7 +220,7 @@ def test_noise_earns_nothing():
         layers += [layers[0] + 0.5 * rng.standard_normal((n, 4))]
         pairs, stimuli = case(seed, n, layers, **columns(seed, n, count))
         asked = [one for one in candidates_of(stimuli) if one.name in candidates]
-        found = rest_of(pairs, stimuli, asked, n_permutations=59)
+        found = score_candidates(pairs, stimuli, asked, n_permutations=59)
         gains.append(found.table["gain"].mean())
         first.append(found.table["p"].min() <= 0.05)
     assert abs(np.mean(gains)) < 3 * np.std(gains) / np.sqrt(len(gains)) + 1e-3

@@ -24,7 +24,11 @@ from mlem_core.base.text import fraction, listed, many, percent, sentence_case
 from mlem_core.base.typing import FloatArray, IntArray, Layers, Report, counting
 from mlem_core.data.added import NO_WORD, Candidate, candidates_of, neighbour
 from mlem_core.data.stimuli import StimulusSet, bare, group_name
-from mlem_core.inference.candidate_gains import AugmentedFit, BaselineFit, model_candidates
+from mlem_core.extensions.candidates.candidate_gains import (
+    AugmentedFit,
+    BaselineFit,
+    model_candidates,
+)
 from mlem_core.inference.intervals import PERMUTATIONS, SIGNIFICANT, check_permutations
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation_null import corrected_p
@@ -140,13 +144,13 @@ def common_share(squares: list[FloatArray], units: IntArray, kept: NDArray[np.bo
 LABELLINGS, FEW_LABELLINGS = PERMUTATIONS, 19
 # Blocks of each kind of unit that are left out in turn.
 BLOCKS = 24
-_COLUMNS = ["candidate", "unit", "gain", "lower", "upper", "label", "kind"]
+_COLUMNS = ["candidate", "unit", "gain", "lower", "upper", "p", "label", "kind"]
 # So many candidates explain more together at most, of so many with the largest gains.
 TOGETHER, FIRST = 3, 5
 
 
 @dataclass(frozen=True)
-class Rest:
+class CandidateSearch:
     """What candidates would explain of two layers' RSA, or of one layer, beyond the features.
 
     Attributes
@@ -158,7 +162,7 @@ class Rest:
         beyond chance, one more in each row, each the one that adds most
     reach : unit, n_stimuli, share, lower, upper: how much of the RSA, or of the variance, is a
         function of the word, of the word and what stands before it, or of the sentence
-        (`mlem_core.inference.what_else`)
+        (`mlem_core.extensions.candidates.candidate_search`)
     left_out : candidate, why
     rsa, explained : of the two layers (of one: 1), and what the features explain of it
     """
@@ -238,7 +242,7 @@ def _interval(row: pd.Series, name: str) -> str:
     return f"{fraction(row[name])} (95 % CI {low} to {high})"
 
 
-STAGE = Stage("what-else", 3, Rest)
+STAGE = Stage("what-else", 3, CandidateSearch)
 
 
 def explain_rest(
@@ -248,11 +252,11 @@ def explain_rest(
     features: Sequence[str] | None = None,
     n_permutations: int = LABELLINGS,
     report: Report | None = None,
-) -> Rest:
+) -> CandidateSearch:
     """Columns that would explain more of two layers' RSA, or of one layer, than the features do.
 
-    Candidates are those of `mlem_core.data.added.candidates_of` and of
-    `mlem_core.inference.candidate_gains`; `rest_of` takes others. The result is kept.
+    Candidates are those of `mlem_core.data.added.candidates_of` and of `model_candidates`;
+    `score_candidates` takes others. The result is kept.
 
     Parameters
     ----------
@@ -278,19 +282,19 @@ def explain_rest(
     if len(chosen.layers) > 2:
         raise InputError(f"found {len(chosen.layers)} layers; expected one or two.")
 
-    def make() -> Rest:
+    def make() -> CandidateSearch:
         pairs = LayerPairs.of(analysis, chosen.layers, store, chosen.features)
         own = pairs.stimuli_of(analysis.stimuli).select(list(chosen.features))
         there, left_out = model_candidates(analysis, own, pairs, store)
         asked, missing = [*candidates_of(own), *there], analysis.spec.missing
-        rest = rest_of(pairs, own, asked, missing, n_permutations, report)
+        rest = score_candidates(pairs, own, asked, missing, n_permutations, report)
         gone = pd.DataFrame(left_out, columns=rest.left_out.columns)
         return replace(rest, left_out=pd.concat((rest.left_out, gone), ignore_index=True))
 
-    return STAGE.get(store, rest_key(analysis, chosen, n_permutations), make)
+    return STAGE.get(store, search_key(analysis, chosen, n_permutations), make)
 
 
-def rest_key(
+def search_key(
     analysis: Analysis, chosen: Selection, n_permutations: int = LABELLINGS
 ) -> dict[str, object]:
     """Key of what else explains the layers of a selection, in the store."""
@@ -302,14 +306,14 @@ def without_metric(chosen: Selection) -> Selection:
     return Selection(chosen.features, tuple(sorted(chosen.layers)), "", False)
 
 
-def rest_of(
+def score_candidates(
     pairs: LayerPairs,
     stimuli: StimulusSet,
     candidates: Sequence[Candidate],
     missing: str = "ignore",
     n_permutations: int = LABELLINGS,
     report: Report | None = None,
-) -> Rest:
+) -> CandidateSearch:
     """`explain_rest` of pairs of two layers, or of one.
 
     Raises InputError: too few sentences.
@@ -334,12 +338,21 @@ def rest_of(
         except InputError as error:
             refused.append((candidate.name, str(error).rstrip(".")))
             continue
-        named = candidate.label, candidate.kind or "nominal"
-        gain = base.gain(tried, null.draws[1 : 1 + null.n_drawn])
-        rows.append((candidate.name, null.unit, *gain, *named))
+        gain, lower, upper = base.gain(tried, null.draws[1 : 1 + null.n_drawn])
+        rows.append(
+            {
+                "candidate": candidate.name,
+                "unit": null.unit,
+                "gain": gain,
+                "lower": lower,
+                "upper": upper,
+                "p": np.nan,
+                "label": candidate.label,
+                "kind": candidate.kind or "nominal",
+            }
+        )
         all_draws.append(null.draws)
     table = pd.DataFrame(rows, columns=_COLUMNS)
-    table.insert(5, "p", np.nan)
     if rows:
         draws = np.stack(all_draws, axis=1)
         table["p"] = corrected_p(draws, np.ones(len(rows), dtype=bool))
@@ -348,7 +361,7 @@ def rest_of(
     rsa = float(pairs.statistics.moments.rsa[0, -1])
     left_out = pd.DataFrame(refused, columns=["candidate", "why"])
     none = pd.DataFrame(columns=["candidates", "gain", "lower", "upper"])
-    rest = Rest(table, none, explainable(pairs, stimuli), left_out, rsa, base.explained)
+    rest = CandidateSearch(table, none, explainable(pairs, stimuli), left_out, rsa, base.explained)
     first = {*rest.columns["candidate"].head(FIRST)}
     chosen = [one for one in candidates if one.name in first]
     return replace(rest, together=_together(base, pairs, stimuli, chosen, missing))
@@ -361,7 +374,7 @@ def _together(
     candidates: list[Candidate],
     missing: str,
 ) -> pd.DataFrame:
-    """`Rest.together` of the candidates that explain more than chance."""
+    """`CandidateSearch.together` of the candidates that explain more than chance."""
     left, now = {one.name: one for one in candidates}, base
     names, chances, rows = list[str](), list[FloatArray](), []
     while left and len(names) < TOGETHER:
