@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module, metadata
-from typing import Any
+from typing import Any, Literal
 
 from mlem_core.base.errors import InputError
 
@@ -121,10 +121,12 @@ class Panel:
     figure : its name
     stage : the background work that it needs
     button, help : that start this work
-    of_pair : whether this work is of the two layers that are compared and the selected features;
-        else it is of all layers that are shown
+    subject : what this work is of: the "layers" that are shown, the "pair" that is compared, with
+        the selected features, or the whole "analysis"
     about : sentence beside the button
     sentences : a function of the context of figures that gives lines above the figure
+    tables : a function of the context that gives tables below the figure, each with its title and
+        caption, by the name of its file
     remark : a function of the context that gives a sentence for below the bars of two layers
     runs, runs_help : a function of the context that gives further analyses to start, each by the
         label of its button, and the help of these
@@ -137,12 +139,31 @@ class Panel:
     stage: str
     button: str
     help: str
-    of_pair: bool = False
+    subject: Literal["layers", "pair", "analysis"] = "layers"
     about: str = ""
     sentences: Reference = ""
+    tables: Reference = ""
     remark: Reference = ""
     runs: Reference = ""
     runs_help: str = ""
+
+
+@dataclass(frozen=True)
+class Check:
+    """Outcome of a check of the finding on two layers.
+
+    Attributes
+    ----------
+    claim : that is checked
+    verdict : whether it holds
+    badge : the outcome in a few words
+    reasons : why it fails
+    """
+
+    claim: str
+    verdict: Literal["holds", "fails", "not tested"]
+    badge: str
+    reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -162,6 +183,9 @@ class Extension:
     commands : of the command line
     screens : of the app
     panels : parts of screens
+    flags : a function of the context of figures that gives flags on layers and pairs of layers (a
+        table as in `mlem_core.analysis.flags`), or None
+    check : a function of the context that gives the `Check` of two layers
     example : a function (analysis, pair, store, report) that computes what comes with the packaged
         example, and gives the folders of these entries of the store
     doc : its page in docs/, with the anchor; empty where it has none
@@ -177,6 +201,8 @@ class Extension:
     commands: tuple[Command, ...] = ()
     screens: tuple[Screen, ...] = ()
     panels: tuple[Panel, ...] = ()
+    flags: Reference = ""
+    check: Reference = ""
     example: Reference = ""
     doc: str = ""
 

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import streamlit as st
 
+from mlem_core import extending
 from mlem_core.base.typing import parse_layer
 from mlem_core.figures.canvas import verdicts
 from mlem_core.inference.explained import tested_similarities
 from mlem_core.inference.intervals import importance_difference_table, score_table
 from mlem_core.inference.resample import sampled_of
 from mlem_core.pairs.similarities import SIMILARITIES
-from mlem_core.robustness.flags import summary
-from pages.parts import background, exporting, frame, stored, uncertainty
+from pages.parts import exporting, frame, stored, uncertainty
 from pages.parts.choices import plain
 from pages.parts.opening import view_page
 from pages.parts.view import View, chosen_similarity
 
 
 def _show_trust(view: View) -> None:
-    parts = {
+    parts: dict[str, Callable[[View], None]] = {
         "Verdicts": _verdicts,
         "Intervals and tests": _tests,
-        "Audit of every layer": _audit,
+        **{
+            panel.title: partial(exporting.show_panel, panel=panel)
+            for panel in extending.panels("trust")
+        },
     }
     for number, (title, show) in enumerate(parts.items()):
         if number:
@@ -96,47 +100,6 @@ def _tests(view: View) -> None:
             )
     title = "Is each layer's score above chance?"
     frame.folded_part(title, "casino", "chance", partial(uncertainty.score_chance, view))
-
-
-def _audit(view: View) -> None:
-    """Findings of the audit on every layer, or the button that makes it."""
-    shown = view.shown()
-    audit = shown.audit
-    if audit is None:
-        st.markdown(
-            "Runs the analysis again without the stimuli at position 0, with cosine distance, with "
-            "standardised units, without outlier units and with random weights, and says which "
-            "conclusions change."
-        )
-        background.offer(
-            view.work("audit", {}),
-            "Audit every layer",
-            "Works in the background on stored representations; only the control with random "
-            "weights runs the models again. It takes a few minutes.",
-        )
-        return
-    assert shown.flagged is not None
-    said = shown.once(("audit in words", repr(shown.names)), lambda: summary(audit, shown.names))
-    with st.container(border=True):
-        st.markdown("\n".join(f"- {plain(one)}" for one in said))
-    for notice in audit.notices:
-        st.caption(plain(notice))
-    exporting.show_figure(view, "audit")
-    exporting.show_table(
-        shown.flagged.sort_values("severity", ascending=False, kind="stable"),
-        "audit-marks",
-        "What changes, and why it is flagged",
-        "A row a layer (or pair of layers) and variant whose result changes by a limit or more; "
-        "severity: by how many times the limit, where that changes a conclusion. Figures mark "
-        "those from 2 on.",
-    )
-    exporting.show_table(
-        audit.changes,
-        "audit-changes",
-        "Every layer in every variant",
-        "tau: weighted Kendall τ of the layer's profile with that of the variant; rho: held-out "
-        "score; rsa_change: the largest change of the layer's RSA with another layer.",
-    )
 
 
 view_page(__file__, _show_trust)

@@ -15,10 +15,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.analysis import maps
+from mlem_core.analysis.flags import of_layers, reasons, variance_flags
 from mlem_core.analysis.representations import without_representations
 from mlem_core.base.text import fraction, plural, sentence_case
 from mlem_core.base.typing import FloatArray, Layer
-from mlem_core.extending import panels, resolve
+from mlem_core.extending import Check, extensions, panels, resolve
 from mlem_core.figures.context import FigureContext
 from mlem_core.figures.stimuli import common_levels
 from mlem_core.figures.stimulus_maps import LEVELS, color_of, sample_of
@@ -26,7 +27,6 @@ from mlem_core.figures.style import PALETTE, SEQUENTIAL, SIGNIFICANT
 from mlem_core.inference.explained import Explanation, settled
 from mlem_core.inference.intervals import SMALL_IDENTITY, FamilyOfTests
 from mlem_core.measures.decomposition import UNEXPLAINED, in_order, is_identity
-from mlem_core.robustness.flags import Checked, check, of_layers, reasons, variance_flags
 
 Canvas = dict[str, Any]
 NO_NUMBER = -128
@@ -61,7 +61,7 @@ def pair_data(context: FigureContext, progress: str = "") -> Canvas:
         "finding": why.answer,
         "more": " ".join(filter(None, remarks)),
         "coding": f"Features coded {why.coding}." if why.similarity.divides else "",
-        "chip": chip(context, why, _checked(context), progress),
+        "chip": chip(context, why, progress),
         "terms": _terms(context, why),
         "total": _rounded(why.value),
     }
@@ -93,9 +93,10 @@ def thumbnail(rsa: FloatArray) -> NDArray[np.uint8]:
     return ((1 - share) * (243, 245, 248) + share * (8, 64, 111)).astype(np.uint8)
 
 
-def _checked(context: FigureContext) -> Checked:
-    pair = context.why.layers
-    return context.once(("checked", pair), lambda: check(context.audit, *pair))
+def checks(context: FigureContext) -> list[Check]:
+    """Checks of the finding on the two layers by extensions."""
+    references = [extension.check for extension in extensions().values() if extension.check]
+    return [resolve(reference)(context) for reference in references]
 
 
 def verdicts(context: FigureContext) -> pd.DataFrame:
@@ -104,16 +105,15 @@ def verdicts(context: FigureContext) -> pd.DataFrame:
     That they are similar, that no artefact makes them so, and of each feature that its contribution
     exceeds chance, the largest first.
     """
-    why, checked, untested = context.why, _checked(context), "not tested"
+    why, untested = context.why, "not tested"
     whole, (a, b) = why.whole.iloc[0], map(context.names.layer_title, context.pair)
-    similar, artefact = untested, {"holds": "holds", "changes": "fails", "unknown": untested}
+    similar = untested
     if "lower" in why.whole and pd.notna(whole["lower"]):
         similar = "holds" if whole["lower"] > 0 else "fails"
-    artefacts = " ".join([f"{sentence_case(checked.badge)}.", *_dominated(context)])
-    rows = [
-        (f"{a} and {b} are similar", similar, _interval(why.similarity.short, whole)),
-        ("No artefact makes them similar", artefact[checked.verdict], artefacts),
-    ]
+    rows = [(f"{a} and {b} are similar", similar, _interval(why.similarity.short, whole))]
+    for check in checks(context):
+        basis = " ".join([f"{sentence_case(check.badge)}.", *_dominated(context)])
+        rows.append((check.claim, check.verdict, basis))
     sure = why.sure
     for _, row in why.features.sort_values("value", ascending=False).iterrows():
         known = sure is not None and pd.notna(row["p"])
@@ -134,14 +134,12 @@ def _interval(name: str, row: pd.Series) -> str:
     return f"{said} ({fraction(row['lower'])} to {fraction(row['upper'])})"
 
 
-def chip(
-    context: FigureContext, why: Explanation, checked: Checked, progress: str = ""
-) -> dict[str, str]:
+def chip(context: FigureContext, why: Explanation, progress: str = "") -> dict[str, str]:
     """State of the finding ("provisional", "sure" or "fails"), with its text and more of it."""
     lines = [*filter(None, [why.how_sure]), *why.notes]
     state, text = "sure", "no confidence interval"
-    if checked.variants and not checked.reasons:
-        lines.append(f"{sentence_case(checked.badge)} of the audit.")
+    outcomes = checks(context)
+    lines += [f"{sentence_case(c.badge)}." for c in outcomes if c.verdict == "holds"]
     if not settled(why):
         waits = f"comparing with chance{progress}" if progress else "not compared with chance yet"
         state, text = "provisional", waits
@@ -150,9 +148,11 @@ def chip(
         text = f"95 % CI {fraction(low)} to {fraction(high)}"
         text += f", largest of {why.among.partition(' ')[0]} pairs" * bool(why.among)
     marks = _dominated(context)
-    failed = [f"{sentence_case(reason)}." for reason in checked.reasons]
+    failing = [check for check in outcomes if check.verdict == "fails"]
+    failed = [f"{sentence_case(reason)}." for check in failing for reason in check.reasons]
     if failed or marks:
-        flagged = checked.badge if failed else "one position or unit dominates"
+        badges = "; ".join(check.badge for check in failing)
+        flagged = badges or "one position or unit dominates"
         state, text = "fails", f"{text}; {flagged}"
     return {"state": state, "text": text, "more": "\n".join([*failed, *marks, *lines])}
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from mlem_core.analysis.flags import of_two
 from mlem_core.analysis.results import Results
 from mlem_core.base.typing import Layer, parse_layer
 from mlem_core.figures.captions import FLAGGED, FOLDS, joined
@@ -41,7 +42,6 @@ from mlem_core.figures.style import (
     wrapped,
 )
 from mlem_core.inference.intervals import FamilyOfTests, score_table
-from mlem_core.robustness.flags import of_two
 
 
 def importance_scatter(

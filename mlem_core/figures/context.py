@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pandas as pd
 import plotly.graph_objects as go
 
-from mlem_core.analysis import similarities
+from mlem_core.analysis import flags, similarities
 from mlem_core.analysis.analysis import Analysis, Of, Selection
 from mlem_core.analysis.planning import said_of_choice
 from mlem_core.analysis.results import Results
@@ -21,7 +21,7 @@ from mlem_core.base.labels import Names
 from mlem_core.base.parameters import Registry
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.extending import entry_modules
+from mlem_core.extending import entry_modules, extensions, resolve
 from mlem_core.figures import captions
 from mlem_core.groups import noise_ceilings
 from mlem_core.inference import layer_intervals
@@ -39,9 +39,6 @@ from mlem_core.inference.layer_intervals import known_layer_chance
 from mlem_core.pairs.columns import coding
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA
-from mlem_core.robustness import audit as auditing
-from mlem_core.robustness import flags
-from mlem_core.robustness.flags import Audit
 from mlem_core.storage.store import Stage, Store
 
 T = TypeVar("T")
@@ -268,22 +265,12 @@ class FigureContext:
         return self.find(noise_ceilings.STAGE, layers, groups=groups)
 
     @cached_property
-    def audit(self) -> Audit | None:
-        """The audit of the analysis, where it has been made."""
-        return self.find(auditing.STAGE, self.analysis.select())
-
-    @cached_property
-    def flagged(self) -> pd.DataFrame | None:
-        """Flags of the audit, see `mlem_core.robustness.flags.flags`; in the names of `names`."""
-        if (audit := self.audit) is None:
-            return None
-        return self.once(("flags", repr(self.names)), lambda: flags.flags(audit, self.names))
-
-    @cached_property
     def marks(self) -> pd.DataFrame:
-        """Flags of each run by the shares of variance, and those of the audit where it is made."""
-        of_run = flags.variance_flags(self.analysis.variance)
-        return of_run if self.flagged is None else pd.concat((of_run, self.flagged))
+        """Flags of each run by the shares of variance, and those of extensions."""
+        of_extensions = [
+            resolve(extension.flags)(self) for extension in extensions().values() if extension.flags
+        ]
+        return pd.concat((flags.variance_flags(self.analysis.variance), *of_extensions))
 
     def reasons(self, measure: str) -> dict:
         """Reasons why layers, or pairs of them, are flagged in a measure."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from mlem_core.analysis.flags import of_layers
 from mlem_core.analysis.results import Results
 from mlem_core.base.text import minus
 from mlem_core.estimators.registry import estimator_named
@@ -14,7 +15,6 @@ from mlem_core.figures.style import Annotations
 from mlem_core.inference.intervals import LayerIntervals, score_table
 from mlem_core.measures import importance
 from mlem_core.measures.importance import fitted
-from mlem_core.robustness.flags import of_layers
 
 
 @figure(

@@ -100,7 +100,6 @@ def make(store: Store, progress: Report) -> None:
     """
     from mlem_core.groups import halves
     from mlem_core.inference import explanation, layer_intervals
-    from mlem_core.robustness import audit
 
     analysis = run(SPEC, store, progress)
     maps, stress = {}, {}
@@ -117,7 +116,6 @@ def make(store: Store, progress: Report) -> None:
     layer_intervals.layer_intervals(analysis, store, report=progress)
     layer_intervals.chance_of_layers(analysis, store, report=progress)
     halves.keep_halves(analysis, store, analysis.select())
-    audit.audit(analysis, store, progress)
     behind_it = _pairs_behind(analysis, pair, store)
     why = explanation.intervals_of_two(analysis, replace(analysis.select(), layers=pair), store)
     behind_it.append(explanation.STAGE.where(store, explanation.interval_key(why, analysis)))
@@ -127,7 +125,6 @@ def make(store: Store, progress: Report) -> None:
             store, layer_intervals.chance_key(analysis, analysis.select())
         ),
         halves.HALVES.where(store, analysis.key()),
-        audit.STAGE.where(store, analysis.key()),
         *behind_it,
         *_entries_of_extensions(analysis, pair, store, progress),
     )

@@ -28,7 +28,6 @@ from mlem_core.inference import layer_intervals
 from mlem_core.inference.explanation import intervals_of_two
 from mlem_core.inference.importance_chance import importances_by_chance, kept_chance
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
-from mlem_core.robustness.audit import audit
 from mlem_core.storage.digests import canonical
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples
@@ -151,7 +150,6 @@ class JobType:
 JOB_TYPES: dict[str, JobType] = {
     "all-error-bars": JobType(_all_intervals, _models_of()),
     "archive": JobType(_archive, _all_models, in_store=False),
-    "audit": JobType(lambda job: audit(job.analysis, job.store, job.report), _all_models),
     "chance": JobType(
         lambda job: kept_chance(*job.chosen, int(job.options["permutations"]), job.report),
         _models_of(),

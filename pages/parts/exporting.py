@@ -215,6 +215,9 @@ def show_panel(view: View, panel: extending.Panel) -> None:
         lines = extending.resolve(panel.sentences)(context)
         st.markdown("\n".join(f"- {plain(line)}" for line in lines))
     figure.show()
+    if panel.tables:
+        for name, (table, title, caption) in extending.resolve(panel.tables)(context).items():
+            show_table(table, name, title, caption)
     if panel.runs and not view_only():
         with st.container(horizontal=True):
             for label, spec in extending.resolve(panel.runs)(context).items():
@@ -226,8 +229,10 @@ def show_panel(view: View, panel: extending.Panel) -> None:
 def _offer_work(view: View, panel: extending.Panel) -> None:
     if panel.about:
         st.caption(panel.about)
-    options: dict[str, Any] = {"layers": view.layers}
-    if panel.of_pair:
+    options: dict[str, Any] = {}
+    if panel.subject == "layers":
+        options = {"layers": view.layers}
+    elif panel.subject == "pair":
         a, b = view.shown().pair
         options = {"a": a, "b": b, "features": view.features}
     background.offer(view.work(panel.stage, options), panel.button, panel.help)

@@ -8,6 +8,7 @@ from typing import Any
 
 import streamlit as st
 
+from mlem_core.analysis.flags import of_two, reasons
 from mlem_core.base.text import fraction
 from mlem_core.base.typing import parse_layer
 from mlem_core.estimators.registry import estimator_named
@@ -21,7 +22,6 @@ from mlem_core.inference.intervals import (
 from mlem_core.inference.resample import ZERO, generalises, how_computed, permuted_of
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
-from mlem_core.robustness.flags import of_two, reasons
 from pages.parts import background, exporting, frame, stored
 from pages.parts.choices import plain
 from pages.parts.view import View

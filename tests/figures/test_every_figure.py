@@ -22,6 +22,7 @@ from pypdf import PdfReader
 
 from mlem_core import InputError
 from mlem_core.base.labels import Names
+from mlem_core.extensions.audit.figures import audit_map
 from mlem_core.figures.compare import importance_scatter
 from mlem_core.figures.context import RenderedFigure
 from mlem_core.figures.export import as_file, can_write_images, image, one_browser
@@ -29,7 +30,6 @@ from mlem_core.figures.maps import layer_maps
 from mlem_core.figures.naming import feature_name, naming
 from mlem_core.figures.press import Paper, on_pages
 from mlem_core.figures.profiles import profiles
-from mlem_core.figures.robustness import audit_map
 from mlem_core.figures.similarity import similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations, feature_counts
 from mlem_core.figures.stimulus_maps import stimulus_map

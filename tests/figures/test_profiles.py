@@ -7,17 +7,17 @@ import pandas as pd
 import pytest
 from figure_tables import FEATURES, distances_of, importance_of, named, of_type, scores_of
 
+from mlem_core.extensions.audit.figures import audit_map
+from mlem_core.extensions.audit.flags import CONTROL, SAYS
 from mlem_core.figures.compare import importance_scatter
 from mlem_core.figures.context import with_interactions
 from mlem_core.figures.groups import group_profiles
 from mlem_core.figures.profiles import profiles
-from mlem_core.figures.robustness import audit_map
 from mlem_core.figures.stimuli import feature_counts
 from mlem_core.figures.style import Annotations
 from mlem_core.figures.trajectories import trajectories
 from mlem_core.figures.value_distances import value_matrices
 from mlem_core.figures.why import waterfall
-from mlem_core.robustness.flags import CONTROL, SAYS
 
 ACCURACY, CEILING = "held-out ρ", "feature ceiling"
 LAYERS = {"a": (0, 1, 4), "b": (0, 1)}

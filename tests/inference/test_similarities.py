@@ -11,6 +11,8 @@ from scipy.stats import t
 
 from mlem_core import Store, explain, with_intervals
 from mlem_core.analysis import similarities
+from mlem_core.extensions.audit.flags import check
+from mlem_core.extensions.audit.stage import STAGE, audit
 from mlem_core.inference.block_influence import ComparedLayers
 from mlem_core.inference.intervals import similarity_table
 from mlem_core.inference.layer_intervals import known_intervals, layer_intervals
@@ -19,8 +21,6 @@ from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.resampling_units import StimulusUnits
 from mlem_core.pairs.similarities import SIMILARITIES, components
 from mlem_core.pairs.similarity_moments import similarity_moments
-from mlem_core.robustness.audit import STAGE, audit
-from mlem_core.robustness.flags import check
 
 OTHERS, ALIGNED = ("cka", "neighbours"), ("procrustes", "cca")
 N, N_ALIGNED = 60, 40

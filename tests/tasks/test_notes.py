@@ -18,6 +18,8 @@ from waiting import wait
 from mlem_core import Store, explain, run, stimulus_map
 from mlem_core.analysis.planning import CHOSEN, Choice, fold_choices
 from mlem_core.base.text import fraction
+from mlem_core.extensions.audit import stage as audit
+from mlem_core.extensions.audit.flags import SAYS
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.explanation import best_known
 from mlem_core.inference.intervals import terms_and_whole
@@ -25,8 +27,6 @@ from mlem_core.inference.pair_contributions import kept_at, pair_contributions
 from mlem_core.inference.resample import HARDLY
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.pairs.columns import AUTO
-from mlem_core.robustness import audit
-from mlem_core.robustness.flags import SAYS
 from mlem_core.tasks import analyses, deletion, examples, followups, notes
 from mlem_core.tasks.notes import Notes
 

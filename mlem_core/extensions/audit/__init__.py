@@ -1,6 +1,6 @@
 """Audit: does an artefact explain a result?"""
 
-from mlem_core.extending import Command, Extension
+from mlem_core.extending import Command, Extension, Panel
 
 _HERE = "mlem_core.extensions.audit"
 
@@ -9,6 +9,11 @@ EXTENSION = Extension(
     title="Audit",
     sentence="Whether a few units, scale, outliers, word frequency or another artefact explains "
     "what a layer shows.",
+    stages={"audit": f"{_HERE}.stage:JOB"},
+    entries={"figure": (f"{_HERE}.figures",)},
+    flags=f"{_HERE}.stage:flags_of",
+    check=f"{_HERE}.stage:check_of",
+    example=f"{_HERE}.stage:audit_example",
     commands=(
         Command(
             name="audit",
@@ -18,6 +23,24 @@ EXTENSION = Extension(
             run=f"{_HERE}.command:audit_layers",
             writes_folder=True,
             runs_analysis=True,
+        ),
+    ),
+    panels=(
+        Panel(
+            screen="trust",
+            title="Audit of every layer",
+            icon="rule",
+            figure="audit",
+            about="Runs the analysis again without the stimuli at position 0, with cosine "
+            "distance, with standardised units, without outlier units and with random weights, "
+            "and says which conclusions change.",
+            sentences=f"{_HERE}.stage:sentences",
+            tables=f"{_HERE}.stage:tables",
+            stage="audit",
+            subject="analysis",
+            button="Audit every layer",
+            help="Works in the background on stored representations; only the control with "
+            "random weights runs the models again. It takes a few minutes.",
         ),
     ),
     doc="docs/audit.md",

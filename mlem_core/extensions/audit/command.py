@@ -21,9 +21,9 @@ from mlem_core.cli.streams import (
     complain,
     tell,
 )
+from mlem_core.extensions.audit.flags import audit_tables, summary
+from mlem_core.extensions.audit.stage import audit
 from mlem_core.pairs.similarities import SIMILARITIES
-from mlem_core.robustness.audit import audit
-from mlem_core.robustness.flags import audit_tables, summary
 from mlem_core.storage.store import Store
 
 

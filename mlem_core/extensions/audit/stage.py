@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,17 @@ from mlem_core.analysis.transforms import outlier_units, variances
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray, Layer, Progress, Report, counting, layer_name
 from mlem_core.base.work import cores, in_order
+from mlem_core.extending import Check
+from mlem_core.extensions.audit.flags import (
+    CLEAR_LEAD,
+    CONTROL,
+    VARIANTS,
+    Audit,
+    check,
+    flags,
+    summary,
+)
+from mlem_core.figures.context import FigureContext
 from mlem_core.measures.importance import fitted
 from mlem_core.measures.similarity import pairs_of_layers, weighted_tau
 from mlem_core.models.registry import base_name
@@ -32,8 +44,8 @@ from mlem_core.pairs.designs import PairDesign, resampled_part, row_slices
 from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
 from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
-from mlem_core.robustness.flags import CLEAR_LEAD, CONTROL, VARIANTS, Audit
 from mlem_core.storage.store import Stage, Store
+from mlem_core.tasks.followups import JobType
 
 STAGE = Stage("audit", 4, Audit)
 CHANGES = (
@@ -376,3 +388,69 @@ def _correlation(
     after = _centred_ranks(_squared(rows, variant.spec.distance_of(layer[0]), layer, design))
     scale = np.sqrt((ranks @ ranks) * (after @ after))
     return float(ranks @ after / scale) if scale > 0 else float("nan")
+
+
+def known_audit(context: FigureContext) -> Audit | None:
+    """The audit of an analysis, where it has been made."""
+    return context.find(STAGE, context.analysis.select())
+
+
+def flags_of(context: FigureContext) -> pd.DataFrame | None:
+    """Flags of the audit in the names of a context, where it has been made."""
+    known = known_audit(context)
+    if known is None:
+        return None
+    key = ("audit flags", repr(context.names))
+    return context.once(key, lambda: flags(known, context.names))
+
+
+def check_of(context: FigureContext) -> Check:
+    """Audit checks of the two layers of a context."""
+    pair = context.why.layers
+    return context.once(("audit check", pair), lambda: check(known_audit(context), *pair))
+
+
+def sentences(context: FigureContext) -> list[str]:
+    """The audit in a few sentences."""
+    known = known_audit(context)
+    if known is None:
+        return []
+    key = ("audit in words", repr(context.names))
+    return context.once(key, lambda: summary(known, context.names))
+
+
+def tables(context: FigureContext) -> dict[str, tuple[pd.DataFrame, str, str]]:
+    """Tables of the audit, each with its title and caption."""
+    known, flagged = known_audit(context), flags_of(context)
+    if known is None or flagged is None:
+        return {}
+    return {
+        "audit-marks": (
+            flagged.sort_values("severity", ascending=False, kind="stable"),
+            "What changes, and why it is flagged",
+            "A row a layer (or pair of layers) and variant whose result changes by a limit or "
+            "more; severity: by how many times the limit, where that changes a conclusion. "
+            "Figures mark those from 2 on.",
+        ),
+        "audit-changes": (
+            known.changes,
+            "Every layer in every variant",
+            "tau: weighted Kendall τ of the layer's profile with that of the variant; rho: "
+            "held-out score; rsa_change: the largest change of the layer's RSA with another "
+            "layer.",
+        ),
+    }
+
+
+def audit_example(
+    analysis: Analysis, pair: tuple[Layer, Layer], store: Store, report: Report
+) -> list[Path | None]:
+    """Entry of the store with the audit of the example."""
+    audit(analysis, store, report)
+    return [STAGE.where(store, analysis.key())]
+
+
+JOB = JobType(
+    lambda job: audit(job.analysis, job.store, job.report),
+    lambda job: list(job.analysis.manifest["models"]),
+)

@@ -9,7 +9,10 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from mlem_core.analysis.flags import marked
 from mlem_core.base.typing import FloatArray, Layer, layer_name, parse_layer
+from mlem_core.extensions.audit.flags import CONTROL, SAYS
+from mlem_core.extensions.audit.stage import flags_of, known_audit
 from mlem_core.figures.captions import computed_on
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.matrix import grid
@@ -28,7 +31,6 @@ from mlem_core.figures.style import (
     quiet_layout,
     scatter,
 )
-from mlem_core.robustness.flags import CONTROL, SAYS, marked
 
 _NARROW = 200  # px; of the map in one column of a journal
 
@@ -48,8 +50,8 @@ def audit_map(
 
     Parameters
     ----------
-    layers, changes : of an `mlem_core.robustness.audit.Audit`
-    flags : of `mlem_core.robustness.flags.flags`; only those of a layer alone are drawn
+    layers, changes : of an `mlem_core.extensions.audit.stage.Audit`
+    flags : of `mlem_core.extensions.audit.flags.flags`; only those of a layer alone are drawn
     labels : how each variant is called, in the order of the rows
     control : the variant with random weights
     """
@@ -169,14 +171,20 @@ def _flag_dots(
     return scatter(*places, hover, marker=look, **named)
 
 
+def _line(context: FigureContext) -> str:
+    known = known_audit(context)
+    line = "The size of each possible artefact per layer, from 0 to 1; a dot: a conclusion changes."
+    return line if known is None else " ".join((line, *known.notices))
+
+
 @figure(
     "audit",
     "Audit of every layer",
-    "The size of each possible artefact per layer, from 0 to 1; a dot: a conclusion changes.",
+    _line,
 )
 def draw_audit(context: FigureContext) -> RenderedFigure | None:
     """Figure of the size of each possible artefact; None where there is no audit."""
-    audit, flagged, analysis = context.audit, context.flagged, context.analysis
+    audit, flagged, analysis = known_audit(context), flags_of(context), context.analysis
     if audit is None or flagged is None:
         return None
     on = computed_on(len(analysis.stimuli), analysis.pairs.n_pairs)

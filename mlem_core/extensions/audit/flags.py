@@ -8,19 +8,27 @@ them changes it by more than a flag allows, or random weights do about as well, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.flags import (
+    COLUMNS,
+    MEASURES_OF_LAYERS,
+    OUTLIER_SHARE,
+    POSITION_SHARE,
+    short_of,
+)
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
 from mlem_core.base.labels import NAMES, Names
 from mlem_core.base.text import fraction, listed, many, percent, sentence_case
 from mlem_core.base.typing import Layer
+from mlem_core.extending import Check
 from mlem_core.inference.resample import WEAKLY
-from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
+from mlem_core.pairs.similarities import SIMILARITIES, Similarity
 
 
 @dataclass(frozen=True)
@@ -99,17 +107,9 @@ class Audit:
         return SIMILARITIES[self.pairs.columns[list(self.pairs.columns).index("variant") + 1]]
 
 
-def short_of(measure: str) -> str:
-    """Short name of "tau", or of a similarity of two layers."""
-    return "τ" if measure == "tau" else SIMILARITIES[measure].short
-
-
 Verdict = Literal["holds", "changes", "unknown"]
 
-COLUMNS = ("measure", "model_a", "layer_a", "model_b", "layer_b", "variant", "reason", "severity")
 # From here on a layer, or a pair of layers, is flagged and its sentence says so.
-POSITION_SHARE = 0.25  # of the variance of the ranks: as much as a whole profile often explains
-OUTLIER_SHARE = 0.25  # of the variance of all units, in units that are 1 % or less of them
 MEAN_COSINE = 0.5  # two stimuli then have more in common than what tells them apart
 # In ρ, between two importances; their standard errors over folds are 0.001 to 0.008 in the packaged
 # models.
@@ -119,8 +119,6 @@ RSA_CHANGE = 0.2
 TAU_CHANGE = 0.4  # of the τ of two layers, which is coarse with few features
 CONTROL_SHARE = 0.9  # of ρ, or of RSA, that random weights reach
 LEAST = 0.1  # a ρ or RSA below it is not worth a comparison with random weights
-# Figures mark what changes a conclusion by this many times the limit above; tables have all.
-MARKED = 2.0
 
 
 def flags(audit: Audit, names: Names = NAMES) -> pd.DataFrame:
@@ -154,53 +152,12 @@ def flags(audit: Audit, names: Names = NAMES) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def variance_flags(variance: pd.DataFrame | None) -> pd.DataFrame:
-    """Flags of layers of whose variance position 0, or one unit, has a large part.
-
-    Each run computes these shares; whether they change a conclusion the audit tells. A layer is
-    flagged in its profile, and as the pair with itself in both similarities.
-
-    `variance` is that of an `Analysis`. Returns the columns of `flags`.
-    """
-    rows = []
-    for row in () if variance is None else variance.itertuples():
-        limits = ("position 0", row.first, POSITION_SHARE), ("one unit", row.unit, OUTLIER_SHARE)
-        large = [f"{name} has {percent(share)}" for name, share, least in limits if share >= least]
-        if large:
-            layer, reason = (row.model, row.layer), f"{listed(large)} of its variance"
-            rows.append(("profiles", *layer, "", -1, "variance", reason, MARKED))
-            rows += [(by, *layer, *layer, "variance", reason, MARKED) for by in (RSA, "tau")]
-    return pd.DataFrame(rows, columns=COLUMNS)
-
-
 def audit_tables(audit: Audit) -> dict[str, pd.DataFrame]:
     """The tables of an audit, and its `flags`, by the names of their files."""
     tables = {"": audit.layers, "_changes": audit.changes, "_pairs": audit.pairs}
     return {
         f"audit{name}.csv": table for name, table in (tables | {"_marks": flags(audit)}).items()
     }
-
-
-def marked(flags: pd.DataFrame) -> pd.DataFrame:
-    """Flags that a figure marks: severity at least `MARKED`, the most severe first."""
-    severe = flags[flags["severity"] >= MARKED]
-    return severe.sort_values("severity", ascending=False, kind="stable")
-
-
-def reasons(flags: pd.DataFrame, measure: str) -> dict[Layer, str] | dict[tuple[Layer, Layer], str]:
-    """Reasons why a figure of a measure marks a layer, or a pair of layers, the most severe first.
-
-    Parameters
-    ----------
-    flags : of `flags`; only `marked` ones count
-    measure : "profiles" or "scores" of layers, "tau" or a similarity of pairs (each in both orders)
-    """
-    texts: dict[Any, list[str]] = {}
-    for row in marked(flags[flags["measure"] == measure]).itertuples():
-        a, b = (row.model_a, row.layer_a), (row.model_b, row.layer_b)
-        for key in [a] if row.layer_b == -1 else dict.fromkeys([(a, b), (b, a)]):
-            texts.setdefault(key, []).append(row.reason)
-    return {key: "; ".join(parts) for key, parts in texts.items()}
 
 
 def _layer_flags(changes: pd.DataFrame, names: Names) -> list[tuple[Any, ...]]:
@@ -264,38 +221,6 @@ def _ends(row: Mapping[Any, Any]) -> list[Any]:
     return [row[name] for name in ("model_a", "layer_a", "model_b", "layer_b", "variant")]
 
 
-def of_layers(
-    by_measure: Mapping[str, Mapping[Any, str]], layers: Sequence[Layer]
-) -> dict[Layer, str]:
-    """Reasons why the profile or the score of a layer is marked, of the marked layers.
-
-    Parameters
-    ----------
-    by_measure : of "profiles" and "scores", as the function `reasons`; what is absent marks nothing
-    """
-    both = [by_measure.get(measure, {}) for measure in _OF_LAYERS]
-    why = {layer: "; ".join(of[layer] for of in both if layer in of) for layer in layers}
-    return {layer: text for layer, text in why.items() if text}
-
-
-def of_two(by_measure: Mapping[str, Mapping[Any, str]], a: Layer, b: Layer) -> dict[str, str]:
-    """Reasons why the profile of "a" or "b", or the similarity of "both", is marked.
-
-    Parameters
-    ----------
-    by_measure : of "profiles", similarities and "tau", as the function `reasons`
-    """
-    profiles = by_measure.get("profiles", {})
-    similar = [
-        f"{short_of(measure)}: {why}"
-        for measure, of_pairs in by_measure.items()
-        if measure not in _OF_LAYERS and (why := of_pairs.get((a, b)))
-    ]
-    marked = {"a": profiles.get(a, ""), "b": profiles.get(b, ""), "both": "; ".join(similar)}
-    return {side: why for side, why in marked.items() if why}
-
-
-_OF_LAYERS = {"profiles": "profile", "scores": "score"}
 # A column of `Audit.layers`, from where on it is striking, and what that says.
 _STRIKING = (
     (
@@ -330,7 +255,7 @@ def summary(audit: Audit, names: Names = NAMES) -> list[str]:
             chosen = list(zip(found["model"], found["layer"], strict=True))
             text.append(f"{finding}: {names.layers_title(chosen)}.")
     n, n_pairs = len(layers), len(layers) * (len(layers) - 1) // 2
-    measures = {measure: (name, f"{n} layers") for measure, name in _OF_LAYERS.items()}
+    measures = {measure: (name, f"{n} layers") for measure, name in MEASURES_OF_LAYERS.items()}
     for measure in (audit.similarity.name, "tau"):
         measures[measure] = short_of(measure), f"{n_pairs:,} pairs of layers"
     for variant in VARIANTS:
@@ -349,54 +274,22 @@ def summary(audit: Audit, names: Names = NAMES) -> list[str]:
     return text or ["Nothing is striking in any layer."]
 
 
-@dataclass(frozen=True)
-class Checked:
-    """Audit checks of the similarity of two layers.
-
-    Attributes
-    ----------
-    variants : variant and similarity of each that has both layers, in the order of the audit
-    reasons : why it is flagged, a sentence's part a variant
-    audited : whether there is an audit
-    similarity : which
-    """
-
-    variants: tuple[tuple[str, float], ...] = ()
-    reasons: tuple[str, ...] = ()
-    audited: bool = False
-    similarity: Similarity = SIMILARITIES[RSA]
-
-    @property
-    def verdict(self) -> Verdict:
-        if not self.variants:
-            return "unknown"
-        return "changes" if self.reasons else "holds"
-
-    @property
-    def badge(self) -> str:
-        """The verdict in a few words."""
-        n = len(self.variants)
-        if not n:
-            return "cannot be checked" if self.audited else "not checked yet"
-        if self.reasons:
-            return f"fails {len(self.reasons)} of {many(n, 'check')}"
-        return f"holds in {n} of {many(n, 'check')}"
-
-
-def check(audit: Audit | None, a: Layer, b: Layer) -> Checked:
+def check(audit: Audit | None, a: Layer, b: Layer) -> Check:
     """Audit checks of the similarity of two layers, in either order.
 
-    What counts as a change are the `flags`, whose limits are
-    conventions: a verdict "holds" is no proof.
+    What counts as a change are the `flags`, whose limits are conventions: a verdict "holds" is no
+    proof.
     """
+    claim = "No artefact makes them similar"
     if audit is None:
-        return Checked()
+        return Check(claim, "not tested", "not checked yet")
     ends = zip(*(audit.pairs[end] for end in COLUMNS[1:5]), strict=True)
     rows = audit.pairs[[{(m, i), (n, j)} == {a, b} for m, i, n, j in ends]]
+    if rows.empty:
+        return Check(claim, "not tested", "cannot be checked")
     flagged = flags(replace(audit, changes=audit.changes.iloc[:0], pairs=rows))
-    return Checked(
-        tuple(zip(rows["variant"], rows[audit.similarity.name].astype(float), strict=True)),
-        tuple(flagged.loc[flagged["measure"] == audit.similarity.name, "reason"]),
-        True,
-        audit.similarity,
-    )
+    reasons = tuple(flagged.loc[flagged["measure"] == audit.similarity.name, "reason"])
+    checks = many(len(rows), "check")
+    if reasons:
+        return Check(claim, "fails", f"fails {len(reasons)} of {checks} of the audit", reasons)
+    return Check(claim, "holds", f"holds in {len(rows)} of {checks} of the audit")
