@@ -175,4 +175,5 @@ def test_intervals_of_all_layers_and_audit_take_it_by_its_name(planted, name):
     assert audited.pairs[f"{name}_before"][0] == pytest.approx(values[0, 1])
     # What depends on no distance stays as it is with another one.
     assert set(audited.pairs["variant"]) == {"without-outliers", "standardised"}
-    assert whole.kept(STAGE, store, similarity=name).similarity is check(audited, A, B).similarity
+    kept = whole.kept(STAGE, store, similarity=name)
+    assert kept.similarity.name == name and check(kept, A, B) == check(audited, A, B)
