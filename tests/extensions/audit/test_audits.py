@@ -13,7 +13,7 @@ from scipy.spatial.distance import pdist
 from scipy.stats import weightedtau
 
 from mlem_core import run
-from mlem_core.analysis import flags as analysis_flags
+from mlem_core.analysis import flags as marks
 from mlem_core.analysis.files import load_analysis, save_analysis
 from mlem_core.cli.commands import main
 from mlem_core.extensions.audit import flags
@@ -64,13 +64,7 @@ def test_share_of_position_0_is_that_of_the_explicit_pairs(found, artefacts):
             expected = values.groupby(kinds).transform("mean").var() / values.var()
             assert found.layers.loc[layer, name] == pytest.approx(expected, abs=1e-9)
     shares = found.layers["position0_ranks"]
-    assert (
-        shares[SINK]
-        > 0.6
-        > analysis_flags.POSITION_SHARE
-        > 0.05
-        > max(shares[OUTLIER], shares[CLEAN])
-    )
+    assert shares[SINK] > 0.6 > marks.POSITION_SHARE > 0.05 > max(shares[OUTLIER], shares[CLEAN])
     assert (stimuli_at_first(FIRST, PairDesign.complete(len(FIRST))) == kinds).all()
     assert np.isnan(position_share(np.ones(3), np.array([0, 1, 2])))
 
@@ -240,9 +234,7 @@ def test_what_changes_a_conclusion_about_a_layer_is_severe(change, measure, seve
     table = flags.flags(audit_of([change]))
     assert list(table["measure"]) == [measure]
     assert table["severity"].item() == pytest.approx(severity)
-    assert bool(analysis_flags.reasons(table, measure)) == (
-        severity >= analysis_flags.MARKED - 1e-9
-    )
+    assert bool(marks.reasons(table, measure)) == (severity >= marks.MARKED - 1e-9)
 
 
 @for_each(
@@ -258,8 +250,8 @@ def test_what_changes_a_conclusion_about_a_layer_is_severe(change, measure, seve
 def test_what_changes_a_conclusion_about_two_layers_is_severe(change, severity):
     table = flags.flags(audit_of(pairs=[change]))
     assert dict(zip(table["measure"], table["severity"], strict=True)) == pytest.approx(severity)
-    severe = {measure for measure, much in severity.items() if much >= analysis_flags.MARKED}
-    assert set(analysis_flags.marked(table)["measure"]) == severe
+    severe = {measure for measure, much in severity.items() if much >= marks.MARKED}
+    assert set(marks.marked(table)["measure"]) == severe
 
 
 @pytest.mark.parametrize("sides", [(A, B), (B, A)])
