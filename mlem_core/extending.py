@@ -112,12 +112,15 @@ class Screen:
 
 @dataclass(frozen=True)
 class Panel:
-    """A part of a screen, with a figure and the button that computes what it shows.
+    """A part of a screen: a figure and the button that computes what it shows, or a function.
 
     Attributes
     ----------
     screen : address of the screen, such as "profiles"; "details" is below two layers
-    title, icon : of the part; the icon is the name of a Material symbol
+    title : of the part
+    icon : name of a Material symbol, where the part is folded
+    show : a function that draws the part, in a module of `pages`; with it, all that follows is for
+        nothing
     figure : its name
     stage : the background work that it needs
     button, help : that start this work
@@ -134,11 +137,12 @@ class Panel:
 
     screen: str
     title: str
-    icon: str
-    figure: str
-    stage: str
-    button: str
-    help: str
+    icon: str = ""
+    show: Reference = ""
+    figure: str = ""
+    stage: str = ""
+    button: str = ""
+    help: str = ""
     subject: Literal["layers", "pair", "analysis"] = "layers"
     about: str = ""
     sentences: Reference = ""

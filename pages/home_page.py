@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+from mlem_core import extending
 from mlem_core.base.text import fraction, listed
 from mlem_core.figures.canvas import thumbnail
 from mlem_core.tasks import analyses, deletion, notes
@@ -18,7 +19,6 @@ from mlem_core.tasks.notes import Notes
 from pages.form import state
 from pages.parts import choices, frame, opening, stored
 from pages.parts.choices import plain
-from pages.parts.comparison import offer_comparison
 from pages.parts.screens import SCREENS
 from pages.parts.why import show_pair
 
@@ -59,7 +59,8 @@ def _show_my_analyses() -> None:
             frame.attempt(partial(_line, job, names))
 
     lines(shown[:MOST_LISTED])
-    frame.attempt(offer_comparison)
+    for panel in extending.panels("home"):
+        frame.attempt(extending.resolve(panel.show))
     for rest, title, icon in (
         (shown[MOST_LISTED:], "{} more", "history"),
         (over, "{} failed or cancelled", "cancel"),

@@ -16,7 +16,7 @@ from mlem_core.figures.captions import FLAGGED, FOLDS, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.maps import heading, uncrowded
 from mlem_core.figures.naming import feature_labels, feature_name, layer_title
-from mlem_core.figures.profiles import Line, lines_of, profiles
+from mlem_core.figures.profiles import Line, lines_of
 from mlem_core.figures.stimulus_maps import as_panel, as_small, color_of, map_of_side, sample_of
 from mlem_core.figures.style import (
     LEGEND,
@@ -41,7 +41,7 @@ from mlem_core.figures.style import (
     title_of,
     wrapped,
 )
-from mlem_core.inference.intervals import FamilyOfTests, score_table
+from mlem_core.inference.intervals import score_table
 
 
 def importance_scatter(
@@ -278,53 +278,4 @@ def draw_two_layers(context: FigureContext) -> RenderedFigure | None:
         ),
         scatter.data,
         scatter.table,
-    )
-
-
-def draw_importance_differences(
-    family: FamilyOfTests,
-    names: tuple[str, str],
-    features: Sequence[str],
-    over: str,
-    caveat: str = "",
-) -> RenderedFigure:
-    """The importance of each feature in one analysis less that in another, by layer.
-
-    Parameters
-    ----------
-    family : as `mlem_core.robustness.two_analyses.importance_differences` gives it
-    names : what the two analyses are called
-    features : of both analyses, which decide the colours
-    over : resampling units of the intervals; empty where there are none
-    caveat : on the intervals
-    """
-    table = family.table.assign(fold=0, importance=family.table["difference"])
-    intervals = None
-    if over:
-        intervals = table.assign(quantity="importance", value=table["difference"])
-    drawn = profiles(
-        table,
-        table[["model", "layer", "fold"]],
-        features,
-        across=2,
-        value="difference of importance (ΔFI)",
-        annotations=Annotations(intervals),
-    )
-    for trace in drawn.data:
-        if isinstance(trace.hovertext, tuple):
-            # The p of a difference is two-sided, and it has no spread over folds.
-            trace.hovertext = [text.replace("above 0: p", "not 0: p").replace(" ± .000 (sd)", "")
-                               for text in trace.hovertext]  # fmt: skip
-    tested = (
-        f"95 % intervals over {over}. A filled marker: not 0 (p ≤ 0.05, corrected over a family of "
-        f"{family.family}). {caveat}"
-    )
-    return RenderedFigure(
-        drawn,
-        "Difference of importance",
-        joined(
-            f"Importance of each feature in “{names[0]}” less that in “{names[1]}”.",
-            tested if over else "",
-        ),
-        family.table,
     )

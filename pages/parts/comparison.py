@@ -7,10 +7,10 @@ from functools import partial
 import streamlit as st
 
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.figures.compare import draw_importance_differences
+from mlem_core.extensions.replication import comparison
+from mlem_core.extensions.replication.figures import draw_importance_differences
 from mlem_core.figures.naming import naming as named
 from mlem_core.inference.resample import FITTED
-from mlem_core.robustness import two_analyses
 from pages.parts import frame, opening, stored
 from pages.parts.choices import plain
 from pages.parts.exporting import Panel
@@ -57,9 +57,9 @@ def _show_comparison(first_id: str, second_id: str) -> None:
     if first is None or second is None:
         return
     both, results = (first.analysis, second.analysis), (first.results, second.results)
-    st.markdown(plain(two_analyses.differences_in_words(*both)))
-    intervals = two_analyses.find_paired(*both, stored.store())
-    sentences, _ = two_analyses.replication(both, results, intervals)
+    st.markdown(plain(comparison.differences_in_words(*both)))
+    intervals = comparison.find_paired(*both, stored.store())
+    sentences, _ = comparison.replication(both, results, intervals)
     st.markdown("\n".join(f"- {plain(sentence)}" for sentence in sentences))
     if intervals is None:
         st.caption(
@@ -71,7 +71,7 @@ def _show_comparison(first_id: str, second_id: str) -> None:
     features = list(dict.fromkeys([*first.shown().all_features, *second.shown().all_features]))
     over = "" if intervals is None else intervals.over
     with named(stored.shared_names(first_id, second_id)):
-        family = two_analyses.importance_differences(results, intervals)
+        family = comparison.importance_differences(results, intervals)
         drawn = draw_importance_differences(family, called, features, over, _caveat(first, second))
         Panel(drawn, "importance-differences").show()
 

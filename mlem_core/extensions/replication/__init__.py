@@ -1,6 +1,6 @@
 """Two results, or two halves of one, compared."""
 
-from mlem_core.extending import Command, Extension
+from mlem_core.extending import Command, Extension, Panel
 
 _HERE = "mlem_core.extensions.replication"
 
@@ -21,6 +21,13 @@ EXTENSION = Extension(
             add_options=f"{_HERE}.command:add_options",
             run=f"{_HERE}.command:replicate",
             runs_analysis=True,
+        ),
+    ),
+    panels=(
+        Panel(
+            screen="home",
+            title="Compare two analyses",
+            show="pages.parts.comparison:offer_comparison",
         ),
     ),
     doc="docs/audit.md",

@@ -16,7 +16,7 @@ from mlem_core.cli.streams import (
     tell,
 )
 from mlem_core.data.stimulus_csv import write_table
-from mlem_core.robustness.two_analyses import differences_in_words, paired, replication
+from mlem_core.extensions.replication.comparison import differences_in_words, paired, replication
 from mlem_core.storage.store import Store
 
 

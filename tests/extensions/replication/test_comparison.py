@@ -9,10 +9,10 @@ from inputs import in_files, words
 from scipy.stats import spearmanr, t
 
 from mlem_core import run
+from mlem_core.extensions.replication import comparison as two
+from mlem_core.extensions.replication.comparison import replication
 from mlem_core.inference.resample import standard_error
 from mlem_core.pairs.resampling_units import StimulusUnits
-from mlem_core.robustness import two_analyses as two
-from mlem_core.robustness.two_analyses import replication
 
 
 def stimuli(n_sentences):

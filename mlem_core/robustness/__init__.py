@@ -1,1 +1,0 @@
-"""Robustness of a conclusion: audit, flags, erasing, two analyses."""
