@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mlem_core.analysis.representations import representations_of
 from mlem_core.base.errors import InputError
-from mlem_core.base.typing import Counted, IntArray, Layer
+from mlem_core.base.typing import Counted, IntArray, Layer, counted
 from mlem_core.data.folds import in_training
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.pairs.columns import feature_columns
@@ -138,7 +138,7 @@ def decode_layers(
             "decoding needs representations, but these layers have precomputed distances only."
         )
     by_layer = []
-    for done, layer in enumerate(decodable, 1):
+    for layer in counted(decodable, len(decodable), progress):
         source = representations_of(analysis, layer[0], store)
 
         def decode(layer: Layer = layer, source: Representations = source) -> Baseline:
@@ -146,8 +146,6 @@ def decode_layers(
             return decoding(analysis.stimuli, rows, analysis.folds)
 
         by_layer.append(STAGE.get(store, analysis.key([layer], name="decoding"), decode))
-        if progress is not None:
-            progress(done, len(decodable))
     return _joined(by_layer)
 
 

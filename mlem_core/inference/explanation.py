@@ -25,7 +25,7 @@ from mlem_core.inference.block_influence import (
 from mlem_core.inference.chance import Chance, beyond_chance, chance_at_level
 from mlem_core.inference.explained import Explanation, as_chosen
 from mlem_core.inference.intervals import LayerIntervals, term_estimate, terms_and_whole
-from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.layer_intervals import permuted_terms
 from mlem_core.inference.resample import (
     Estimate,
     jackknife,
@@ -276,18 +276,12 @@ def with_chance(
     store : where the representations are
     progress : called with the number of permutations done and their total
     """
-    features = list(why.features["term"])
     if not why.similarity.divides:
         return why
     if analysis.lacks_pairs:
         return replace(why, notes=(*why.notes, analysis.lacks_pairs))
-    if why.similarity.of_ranks:
-        pairs = LayerPairs.of(analysis, why.layers, store, features)
-        chance = chance_at_level(pairs, analysis.stimuli, why.permutations, progress=progress)
-    else:
-        layers = ComparedLayers.of(analysis, selection_of(why, analysis), store)
-        chance = layers.chance(analysis.stimuli, progress, why.permutations)
-    return _beyond(why, chance)
+    chosen = selection_of(why, analysis)
+    return _beyond(why, permuted_terms(analysis, store, chosen, progress, why.permutations))
 
 
 def _beyond(why: Explanation, chance: Chance) -> Explanation:
