@@ -20,6 +20,7 @@ from mlem_core.base.typing import IntArray
 from mlem_core.data.neural_rows import (
     TOLERANCE,
     are_distances,
+    checked_distances,
     not_finite,
     order_by_name,
     without_rounding,
@@ -203,14 +204,12 @@ def _check_layer(
     if len(shape) == 3:
         array = array.reshape(-1, shape[2])
     if distances:
-        array = without_rounding(array)
         # Pairs that are NaN were not measured, see `mlem_core.analysis.layer_statistics`.
-        n, row, unit = not_finite(np.nan_to_num(array, posinf=np.inf, neginf=np.inf))
-        wrong = (
-            f"{where} has an infinite distance for {many((n + 1) // 2, 'pair')}, the first that of "
-            f"stimuli {row + 1} and {unit + 1}; expected numbers, or NaN for pairs without any."
-        )
-        return wrong if n else "", None
+        try:
+            checked_distances(array, where, complete=False)
+        except InputError as error:
+            return str(error), None
+        return "", None
     measured = None
     n, row, unit = not_finite(array)
     if n:
@@ -376,12 +375,9 @@ def check_repeated(path: Path, arrays: Arrays, n_stimuli: int) -> None:
             )
 
 
-def seem_distances(arrays: Arrays, n_stimuli: int) -> bool:
+def seem_distances(arrays: Arrays) -> bool:
     """Whether every array of a file is square and `are_distances` holds."""
-    squares = map(arrays.read, arrays.names)
-    return not arrays.repeated and all(
-        square.shape == (n_stimuli, n_stimuli) and are_distances(square) for square in squares
-    )
+    return not arrays.repeated and all(map(are_distances, map(arrays.read, arrays.names)))
 
 
 def _layers(path: Path, names: Iterable[str], by_number: bool = False) -> dict[int, str]:
