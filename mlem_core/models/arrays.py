@@ -125,6 +125,7 @@ def open_arrays(path: Path, stimuli: StimulusSet, **how: Unpack[HowRead]) -> Arr
             )
         bad: dict[int, str] = {}
         units: dict[int, NDArray[np.bool_]] = {}  # of layers of which some are left out
+        counts: list[str] = []
         for layer, name in names.items():
             where = path.name if path.suffix.lower() in (".csv", ".npy") else array_name(name, path)
             wrong, measured = _check_layer(where, arrays[name], n_rows, distances)
@@ -132,6 +133,8 @@ def open_arrays(path: Path, stimuli: StimulusSet, **how: Unpack[HowRead]) -> Arr
                 bad[layer] = wrong
             if measured is not None:
                 units[layer] = measured
+                of = many(len(measured), "unit")
+                counts.append(f"{np.count_nonzero(~measured):,} of {of} in {plain_name(name)}")
         if len(bad) == len(names):
             raise InputError(next(iter(bad.values())))
         if not distances and all(_of_pairs(arrays[name], n_rows) for name in names.values()):
@@ -140,6 +143,11 @@ def open_arrays(path: Path, stimuli: StimulusSet, **how: Unpack[HowRead]) -> Arr
                 "the diagonal, as distances or similarities have, but its columns are read as "
                 "units. If it holds distances, say so (--precomputed NAME); of similarities, give "
                 "1 minus them so."
+            )
+        if counts:
+            notes.append(
+                f"Units of {path.name} that are NaN for every stimulus were left out: "
+                f"{listed(counts, most=5)}."
             )
         watched.check()
     except OSError as error:
@@ -160,7 +168,7 @@ def open_arrays(path: Path, stimuli: StimulusSet, **how: Unpack[HowRead]) -> Arr
         dtypes={name: arrays[name].dtype for name in names.values()},
         read=layer_of,
         left_out=tuple(bad.values()),
-        notes=(*_unused(path, arrays, names), *notes, *_unmeasured(path, arrays, names, units)),
+        notes=(*_unused(path, arrays, names), *notes),
         order=order,
         named=named,
         reordered=reordered,
@@ -278,25 +286,6 @@ def _order(
         "of the stimuli has these values, so that the rows count in the order of the stimuli."
     )
     return None, len(stimuli), [note]
-
-
-def _unmeasured(
-    path: Path,
-    arrays: Mapping[str, FileArray],
-    names: Mapping[int, str],
-    units: Mapping[int, NDArray[np.bool_]],
-) -> list[str]:
-    counts = [
-        f"{np.count_nonzero(~measured):,} of {many(len(measured), 'unit')} in "
-        f"{plain_name(names[layer])}"
-        for layer, measured in units.items()
-    ]
-    if not counts:
-        return []
-    return [
-        f"Units of {path.name} that are NaN for every stimulus were left out: "
-        f"{listed(counts, most=5)}."
-    ]
 
 
 def _taken(
