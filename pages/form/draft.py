@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from mlem_core.analysis.source import SURPRISAL, StimulusSource, added_column
+from mlem_core.analysis.source import StimulusSource, added_column
 from mlem_core.base.errors import InputError
 from mlem_core.data.reading.content import ReadAs
 from mlem_core.data.reading.table import Table
@@ -112,7 +112,7 @@ def _with_roles(draft: Draft) -> None:
     assert draft.source is not None
     roles, changed = draft.roles, _changed(draft)
     add = choices.get("add") or []
-    draft.later = {one: added_column(one) for one in add if one.startswith(f"{SURPRISAL}:")}
+    draft.later = {one: added_column(one) for one in add if ":" in one}
     source = draft.source
     if draft.kind == "table":
         source = replace(source, roles=tuple(changed.items()))

@@ -16,7 +16,7 @@ import streamlit as st
 
 from mlem_core.analysis.grouped import of_these
 from mlem_core.analysis.planning import resolvable
-from mlem_core.analysis.source import READING, SURPRISAL, StimulusSource
+from mlem_core.analysis.source import READING, StimulusSource
 from mlem_core.analysis.spec import OF_FILES, OF_MODELS, AnalysisSpec, parameters
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import in_text, parse_names
@@ -252,7 +252,7 @@ def _roles(spec: AnalysisSpec) -> dict[str, str]:
     asked = asdict(spec)
     source = {each.name: asked[each.name] for each in fields(StimulusSource)}
     # The models that give surprisal are not run for it.
-    source["add"] = tuple(name for name in spec.add if not name.startswith(SURPRISAL))
+    source["add"] = tuple(name for name in spec.add if ":" not in name)
     try:
         features = stored.read("stimuli", **source).features
     except InputError:
