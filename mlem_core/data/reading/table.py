@@ -69,11 +69,6 @@ _ERRORS = {"#DIV/0!", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!", "#ERROR!"
 _BYTES = 100  # that a cell takes while it is read
 
 
-def is_json_lines(text: str, name: str) -> bool:
-    """Whether a text is JSON Lines, by the ending of its name or its first character."""
-    return name.lower().endswith((".jsonl", ".ndjson")) or text.lstrip().startswith('{"')
-
-
 def read_parquet(data: bytes, name: str) -> tuple[list[str], Columns, list[Kind | None]]:
     """Header, columns and their kinds of a Parquet file; missing values are None.
 
@@ -299,7 +294,8 @@ def _of_text(text: str, encoding: str, name: str, read_as: ReadAs) -> _Read:
     is_array = read_as.separator is None and _JSON_ARRAY.match(text)
     if is_array:
         text = _lines_of_array(text, name)
-    if is_array or (read_as.separator is None and is_json_lines(text, name)):
+    is_json_lines = name.lower().endswith((".jsonl", ".ndjson")) or text.lstrip().startswith('{"')
+    if is_array or (read_as.separator is None and is_json_lines):
         return *read_json_lines(text, name), replace(read_as, encoding=encoding), ()
     separator, rest = separator_of(text)
     if read_as.separator in (None, separator):
