@@ -254,9 +254,7 @@ class PermutedFeature:
         first, second : (n_pairs,) the stimuli
         targets : (n_targets, n_pairs)
 
-        Returns
-        -------
-        (n_permutations, n_columns); (n_permutations, n_targets, n_columns)
+        Returns (n_permutations, n_columns); (n_permutations, n_targets, n_columns)
         """
         sums = np.empty((len(self.givers), 1 + len(targets), len(self.numbers)))
         weights = np.concatenate((np.ones((1, len(first))), targets))
