@@ -273,17 +273,24 @@ def _with_adapter(model: Any, folder: Path) -> Any:
     except ImportError as error:
         raise InputError(
             f"the adapter {folder.name!r} needs the package peft, which is not installed: "
-            "pip install peft."
+            "pip install -r requirements-adapters.txt."
         ) from error
-    wrapped = peft.get_peft_model(model, peft.PeftConfig.from_pretrained(str(folder)))
-    weights = peft.load_peft_weights(str(folder), device="cpu")
-    result = peft.set_peft_model_state_dict(wrapped, weights)
+    config = peft.PeftConfig.from_pretrained(str(folder))
+    if config.is_prompt_learning:
+        raise InputError(
+            f"the adapter {folder.name!r} ({config.peft_type.value}) adds tokens, not weights; "
+            "expected one that can be merged, such as LORA."
+        )
+    misfit = f"the adapter {folder.name!r} is another model's: "
+    try:
+        wrapped = peft.get_peft_model(model, config)
+        weights = peft.load_peft_weights(str(folder), device="cpu")
+        result = peft.set_peft_model_state_dict(wrapped, weights)
+    except (RuntimeError, ValueError) as error:  # other shapes, other names of modules
+        raise InputError(f"{misfit}{' '.join(str(error).split())[:300]}.") from error
     lost = [key for key in result.missing_keys if "lora_" in key]
     if wrong := sorted([*result.unexpected_keys, *lost]):
-        raise InputError(
-            f"the adapter {folder.name!r} is another model's: {len(wrong)} of its tensors do not "
-            f"fit, such as {wrong[0]}."
-        )
+        raise InputError(f"{misfit}{len(wrong)} of its tensors do not fit, such as {wrong[0]}.")
     return wrapped.merge_and_unload()
 
 

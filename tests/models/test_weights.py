@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import json
 import math
 import shutil
 import sys
@@ -474,3 +475,26 @@ def test_an_adapter_is_merged_into_its_base(folder, tmp_path):
     for mine, theirs in zip(ours, expected, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
     assert not torch.allclose(ours[3], hidden_states(alone.model, 3, IDS)[3], atol=1e-3)
+
+
+@for_each(
+    "base, more, facts",
+    ("other", {}, ("is another model's", "size mismatch")),
+    ("gpt2", {}, ("is another model's", "q_proj")),
+    ("same", {"peft_type": "PREFIX_TUNING", "num_virtual_tokens": 2}, ("PREFIX_TUNING", "LORA")),
+)
+def test_an_adapter_that_does_not_fit_is_refused(folder, base, more, facts, tmp_path):
+    peft = pytest.importorskip("peft")
+    trained_on = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    config = peft.LoraConfig(task_type="CAUSAL_LM", r=2, target_modules=["q_proj", "v_proj"])
+    adapter = tmp_path / "adapter"
+    peft.get_peft_model(trained_on, config).save_pretrained(adapter)
+    path = adapter / "adapter_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **more}))
+    bases = {"same": folder, "other": tmp_path / "wide", "gpt2": tmp_path / "gpt2"}
+    if base == "other":
+        tiny.save(trained_on.config.model_type, bases[base], hidden_size=128)
+    elif base == "gpt2":
+        tiny.save("gpt2", bases[base])
+    with refused(adapter.name, *facts):
+        open_model(f"{bases[base]}+{adapter}", "cpu")
