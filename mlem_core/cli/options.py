@@ -10,9 +10,9 @@ from mlem_core.analysis.representations import with_subjects
 from mlem_core.analysis.source import READING
 from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base import VERSION
-from mlem_core.base.parameters import Parameter, parse_names
+from mlem_core.base.parameters import Parameter, parse_names, parse_pair
+from mlem_core.base.typing import Layer, parse_layer
 from mlem_core.base.workers import VARIABLE
-from mlem_core.cli.of_results import add_erase, add_export, add_rerun
 from mlem_core.cli.streams import complain, one_line, typed
 from mlem_core.data.datasets import SETS
 from mlem_core.models.registry import SYSTEMS
@@ -260,6 +260,94 @@ def _add_replicate(commands: Any) -> argparse.ArgumentParser:
     return replicate
 
 
+def _add_rerun(commands: Any) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = commands.add_parser(
+        "rerun",
+        help="run an analysis again and say which tables differ",
+        description="Exit code 0: all tables are equal; 1: a table differs; 2: the analysis cannot "
+        "be run again.",
+    )
+    command.add_argument(
+        "manifest",
+        metavar="MANIFEST.json|FILE.zip",
+        help="manifest.json that analyze wrote beside its tables, or a zip of export or the app",
+    )
+    command.add_argument(
+        "--stimuli", metavar="FILE", help="the stimuli, where they are not beside the manifest"
+    )
+    command.add_argument(
+        "--representations",
+        action="append",
+        default=[],
+        type=typed(parse_pair("NAME=FILE")),
+        metavar="NAME=FILE",
+        help="a representations file that is not beside the manifest; may be given several times",
+    )
+    return command
+
+
+def _add_export(commands: Any) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = commands.add_parser(
+        "export",
+        help="write a result as one HTML page, or as a zip of everything",
+        description="The page explains every two layers, with the maps of the stimuli, the "
+        "profiles, the tables and the methods. Nothing in it is fetched from elsewhere. The zip "
+        "has all tables and figures, the methods, the stimuli and manifest.json for rerun.",
+    )
+    command.add_argument("result", metavar="RESULT", help="a folder that analyze wrote")
+    command.add_argument("--html", metavar="FILE.html", help="the page to write")
+    command.add_argument("--zip", metavar="FILE.zip", help="the zip to write")
+    command.add_argument("--title", help="of the page; by default the name of the stimuli")
+    command.add_argument(
+        "--pair",
+        dest="pairs",
+        action="append",
+        type=typed(_pair),
+        metavar="MODEL:LAYER,MODEL:LAYER",
+        help="explain these two layers; may be given several times; by default every two",
+    )
+    command.add_argument(
+        "--without-stimuli",
+        action="store_true",
+        help="leave the words and sentences out of the page; the values of their features stay",
+    )
+    return command
+
+
+def _pair(text: str) -> tuple[Layer, Layer]:
+    a, _, b = text.partition(",")
+    return parse_layer(a.strip()), parse_layer(b.strip())
+
+
+def _add_erase(commands: Any) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = commands.add_parser(
+        "erase",
+        help="erase a feature from a layer of a model, and measure what changes",
+        description="Names one layer as --model mini-gpt2:3. The feature is erased by a linear map "
+        "(LEACE) in the forward pass; importances, similarities and predictions are compared with "
+        "those of controls. --layers names the later layers that are measured; by default all.",
+    )
+    command.add_argument("feature", metavar="FEATURE", help="such as part_of_speech")
+    command.add_argument(
+        "--other",
+        dest="others",
+        action="append",
+        default=[],
+        metavar="MODEL:LAYER",
+        help="a layer whose similarity with the later layers is measured; may be given several "
+        "times",
+    )
+    command.add_argument(
+        "--erased",
+        default="all",
+        metavar="all|stimuli",
+        help="which tokens of a sentence are changed: all (default), or those of the stimuli",
+    )
+    _add_inputs(command)
+    command.add_argument("--out", metavar="FILE.csv", help="write the measures as CSV")
+    return command
+
+
 def spec_from_options(options: argparse.Namespace) -> AnalysisSpec:
     """The analysis of the options of a command, with the systems of a table where one is named."""
     if vars(options).get("systems"):
@@ -332,7 +420,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     )
 
     what_else = _add_what_else(commands)
-    erase = add_erase(commands, _add_inputs)
+    erase = _add_erase(commands)
     audit = commands.add_parser(
         "audit", help="check every layer for artefacts, and write the tables as CSV"
     )
@@ -355,8 +443,8 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     _add_inputs(lint, ["stimuli", *READING, "ordered", "nominal", "features", *LINTED])
 
     _add_systems(commands, analyze)
-    add_export(commands)
-    rerun = add_rerun(commands)
+    _add_export(commands)
+    rerun = _add_rerun(commands)
     of_two = why, what_else, _add_replicate(commands)
     _add_cluster(analyze, *of_two, erase, audit, rerun)
     return whole

@@ -209,8 +209,7 @@ def with_intervals(
         whole=why.whole.assign(lower=by_t.lower, upper=by_t.upper),
         controls=why.controls if chance is None else chance.control_table(),
         notes=tuple(filter(None, notes)),
-        how=_how(why, analysis),
-        alone=True,
+        how=_how(why),
     )
 
 
@@ -363,11 +362,11 @@ def interval_key(why: Explanation, analysis: Analysis) -> dict[str, Any]:
 def _with_tables(why: Explanation, analysis: Analysis, tables: Tables) -> Explanation:
     """An explanation with the intervals that are kept in `tables`."""
     known: dict[str, Any] = {name: tables[name] for name in why.TABLES}
-    notes, how = tuple(tables["notes"]["note"]), _how(why, analysis)
-    return replace(why, notes=notes, how=how, alone=True, **known)
+    notes, how = tuple(tables["notes"]["note"]), _how(why)
+    return replace(why, notes=notes, how=how, **known)
 
 
-def _how(why: Explanation, analysis: Analysis) -> str:
+def _how(why: Explanation) -> str:
     """Computation of the intervals of two layers, for a caption."""
     how = f"{INFLUENCE}; {beyond_chance(why.permutations)}"
     return how if why.similarity.of_ranks else how.replace(INFLUENCE, LEFT_OUT)

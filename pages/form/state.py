@@ -327,10 +327,14 @@ def field(name: str, stimuli: StimulusSet | None = None) -> None:
     """Draw the widget of a field of `AnalysisSpec`; of `values` only where there are stimuli."""
     described, default = parameters()[name], getattr(AnalysisSpec, name)
     more = {"placeholder": described.metavar, "help": described.text}
-    if name == "folds_over" and stimuli is not None and stimuli.level == STIMULUS:
-        choices.choose_parameter(name, **_of_no_text(stimuli, described.labels))
-    elif isinstance(default, bool) or described.choices is not None:
-        choices.choose_parameter(name)
+    if isinstance(default, bool):
+        now = "yes" if default else "no"
+        choices.choose_one(described.label, ["no", "yes"], name, now, help=described.text)
+    elif described.choices is not None:
+        labels, text = described.labels, described.text
+        if name == "folds_over" and stimuli is not None and stimuli.level == STIMULUS:
+            labels, text = _of_no_text(stimuli, labels)
+        choices.choose_one(described.label, labels, name, default, help=text)
     elif described.parse is int and described.range is not None:
         choices.whole_number(described.label, name, default, *described.range, help=described.text)
     elif name == "values":
@@ -342,7 +346,7 @@ def field(name: str, stimuli: StimulusSet | None = None) -> None:
         choices.text_field(described.label, name, **more)
 
 
-def _of_no_text(stimuli: StimulusSet, labels: Mapping[str, str]) -> dict[str, Any]:
+def _of_no_text(stimuli: StimulusSet, labels: Mapping[str, str]) -> tuple[dict[str, str], str]:
     """Labels and help of what folds are over, of stimuli that are neither words nor sentences."""
     units = Units.of(stimuli)
     text = (
@@ -350,7 +354,7 @@ def _of_no_text(stimuli: StimulusSet, labels: Mapping[str, str]) -> dict[str, An
         "(of the column item), or both. Over items and both, two stimuli of one item are no test "
         "pair. Over both only one stimulus in as many as there are folds is tested."
     )
-    return {"labels": {**labels, "sentences": units.groups}, "help": text}
+    return {**labels, "sentences": units.groups}, text
 
 
 @stored.kept(32, copied=True)
