@@ -191,6 +191,27 @@ def not_finite(array: NDArray[Any]) -> tuple[int, int, int]:
     return n, *first
 
 
+def check_finite(array: NDArray[Any], what: str) -> None:
+    """Raise `InputError` for values that are not finite, with the place of the first.
+
+    Parameters
+    ----------
+    array : (n_rows, n_units) or (n_repetitions, n_rows, n_units)
+    what : how the message calls it
+    """
+    flat = array.reshape(-1, array.shape[-1])
+    n, row, unit = not_finite(flat)
+    if n:
+        repetition, of_repetition = divmod(row, array.shape[-2])
+        where = f"repetition {repetition + 1}, " * (array.ndim > 2)
+        everywhere = int((~np.isfinite(flat)).all(axis=0).sum())
+        units = f" ({everywhere:,} of {len(flat.T):,} units in every row)" * bool(everywhere)
+        raise InputError(
+            f"{what} has {flat[row, unit]} in {where}row {of_repetition + 1}, unit {unit + 1}"
+            f"{f' and in {n - 1:,} more places' * (n > 1)}{units}; expected finite numbers."
+        )
+
+
 def without_rounding(square: NDArray[Any]) -> NDArray[Any]:
     """Distances (n, n) with a diagonal of 0, and 0 where rounding alone left less.
 

@@ -20,6 +20,7 @@ from mlem_core.base.typing import IntArray
 from mlem_core.data.neural_rows import (
     TOLERANCE,
     are_distances,
+    check_finite,
     checked_distances,
     not_finite,
     order_by_name,
@@ -208,28 +209,21 @@ def _check_layer(
         raise InputError(
             f"{where} has {shape[-2]} rows; expected one for each of {n_rows} stimuli{advice}."
         )
-    array = file_array.read()
-    if len(shape) == 3:
-        array = array.reshape(-1, shape[2])
-    if distances:
-        # Pairs that are NaN were not measured, see `mlem_core.analysis.layer_statistics`.
-        try:
+    array, measured = file_array.read(), None
+    try:
+        if distances:
+            # Pairs that are NaN were not measured, see `mlem_core.analysis.layer_statistics`.
             checked_distances(array, where, complete=False)
-        except InputError as error:
-            return str(error), None
-        return "", None
-    measured = None
-    n, row, unit = not_finite(array)
-    if n:
-        with_numbers = ~np.isnan(array).all(axis=0)
-        if with_numbers.any() and not with_numbers.all():
-            measured = with_numbers
-            n, row, unit = not_finite(np.where(measured, array, 0))
-    wrong = (
-        f"{where} has {array[row, unit]} in {_row(row, shape)}, unit {unit + 1}"
-        f"{f' and in {n - 1} more places' if n > 1 else ''}; expected finite numbers."
-    )
-    return wrong if n else "", measured
+            return "", None
+        flat = array.reshape(-1, shape[-1])
+        if not_finite(flat)[0]:
+            with_numbers = ~np.isnan(flat).all(axis=0)
+            if with_numbers.any() and not with_numbers.all():
+                measured, array = with_numbers, np.where(with_numbers, array, 0)
+            check_finite(array, where)
+    except InputError as error:
+        return str(error), measured
+    return "", measured
 
 
 def _of_pairs(array: FileArray, n: int) -> bool:
@@ -435,13 +429,6 @@ def _unused(path: Path, names: Iterable[str], layers: Mapping[int, str]) -> list
         f"{listed(others, most=5)} of {path.name} {verb} here, because others are named as "
         f"{next(iter(used))} is; name every layer so, or none."
     ]
-
-
-def _row(row: int, shape: tuple[int, ...]) -> str:
-    """Name of a row, of an array of two axes or of repetitions one below the other."""
-    if len(shape) == 2:
-        return f"row {row + 1}"
-    return f"repetition {row // shape[1] + 1}, row {row % shape[1] + 1}"
 
 
 def _as_float(array: NDArray[Any], where: str) -> NDArray[np.floating]:

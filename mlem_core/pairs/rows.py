@@ -28,7 +28,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import moderate
 from mlem_core.base.typing import FloatArray
 from mlem_core.base.work import each
-from mlem_core.data.neural_rows import checked_distances, not_finite
+from mlem_core.data.neural_rows import check_finite, checked_distances
 from mlem_core.pairs.designs import bands
 
 # A tile of the matrix of distances, (stop - start, n): of rows start..stop-1 to the n rows from
@@ -109,15 +109,7 @@ def checked_rows(representations: NDArray[np.floating], layer: str) -> NDArray[n
     rows = np.asarray(representations)
     if not np.issubdtype(rows.dtype, np.floating):
         rows = rows.astype(np.float64)
-    n, row, unit = not_finite(rows)
-    if n:
-        everywhere = int((~np.isfinite(rows)).all(axis=0).sum())
-        units = f" ({everywhere:,} of {rows.shape[1]:,} units in every row)" * bool(everywhere)
-        raise InputError(
-            f"{layer} holds {rows[row, unit]}, a value that is not finite, in row {row + 1}, unit "
-            f"{unit + 1}{f' and in {n - 1:,} more places' * (n > 1)}{units}; every value must be a "
-            "finite number."
-        )
+    check_finite(rows, layer)
     return moderate(rows)
 
 
@@ -236,12 +228,7 @@ def check_repetitions(given: NDArray[np.floating], layer: str) -> None:
             f"found {given.shape[1]} stimuli; distances over repetitions need at least "
             f"{2 * GROUPS}, as the noise of each pair is taken from others."
         )
-    if not np.isfinite(given).all():
-        at = np.argwhere(~np.isfinite(given))[0] + 1
-        raise InputError(
-            f"{layer} holds a value that is not finite in repetition {at[0]}, row {at[1]}; every "
-            "value must be a finite number."
-        )
+    check_finite(given, layer)
     own = given - given.mean(axis=1, keepdims=True, dtype=np.float64)
     if not np.abs(own - own.mean(axis=0)).max() > _NOTHING * np.abs(own).max():
         raise InputError(
