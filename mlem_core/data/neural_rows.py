@@ -255,7 +255,8 @@ def checked_distances(
     half = ""
     if not (np.tril(square, -1).any() and np.triu(square, 1).any()):
         half = ": fill the triangle that is 0 from the other one"
-    atol = 2 * TOLERANCE * min(float(np.nanmax(square, initial=0.0)), 1e300)
+    largest = float(np.nanmax(square, initial=0.0))
+    atol = 2 * TOLERANCE * largest if np.isfinite(largest) else 0.0
     step = max(1, _BLOCK // max(1, len(square)))
     for start in range(0, len(square), step):
         block, mirrored = square[start : start + step], square[:, start : start + step].T
