@@ -49,11 +49,8 @@ def with_vector(stimuli: StimulusSet, name: str, columns: str | Sequence[str]) -
     name : of the feature
     columns : names of ordered features; one that ends in * is all that begin so
 
-    Raises
-    ------
-    InputError
-        No such ordered feature; all vectors are equal, or of too many values (`MOST_VALUES`);
-        another column has the name.
+    Raises InputError: no such ordered feature; all vectors are equal, or of too many values
+    (`MOST_VALUES`); another column has the name.
 
     Examples
     --------
@@ -87,11 +84,8 @@ def with_rdm(
         identifier; the first of those columns with most of the names); without them the rows
         are the stimuli, in their order. A stimulus whose cell is empty has no value
 
-    Raises
-    ------
-    InputError
-        As `read_rdm`; no row for a stimulus; another number of rows than stimuli; too many values
-        (`MOST_VALUES`); another column has the name.
+    Raises InputError: as `read_rdm`; no row for a stimulus; another number of rows than stimuli;
+    too many values (`MOST_VALUES`); another column has the name.
 
     Examples
     --------

@@ -52,10 +52,8 @@ def from_frame(
     name : how messages call the set
     ordered, nominal : features whose kind is not that of `mlem_core.data.columns.feature_kind`
 
-    Raises
-    ------
-    InputError
-        The content breaks the contract; one sentence says where and what was expected.
+    Raises InputError: the content breaks the contract; one sentence says where and what was
+    expected.
 
     Examples
     --------

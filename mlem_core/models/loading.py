@@ -59,10 +59,8 @@ def open_model(name: str, device: str = "auto", dtype: str = "float32") -> Loade
     device : "auto" (CUDA where there is one), "cpu", "cuda" or "cuda:1".
     dtype : one of `DTYPES`: of the weights and of everything computed from them.
 
-    Raises
-    ------
-    ModelUnavailable : the hub cannot be reached or does not let us have the model.
-    InputError : no such model, or its files cannot be used; the sentence says why.
+    Raises ModelUnavailable: the hub cannot be reached or does not let us have the model. Raises
+    InputError: no such model, or its files cannot be used; the sentence says why.
     """
     check_choice("dtype", dtype, DTYPES)
     with errors_as_sentence(f"the model {name!r} cannot be used"):

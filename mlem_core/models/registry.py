@@ -253,12 +253,8 @@ def locate(name: str, fetch: Callable[[str, str | None], Path] | None = None) ->
     ----------
     fetch : gives the folder of a hub model at a revision; without one, `model_paths.snapshot`
 
-    Raises
-    ------
-    ModelUnavailable
-        The hub cannot be reached or does not let us have the model, or its package is missing.
-    InputError
-        There is no such model; the sentence says why.
+    Raises ModelUnavailable: the hub cannot be reached or does not let us have the model, or its
+    package is missing. Raises InputError: there is no such model; the sentence says why.
     """
     control = _CONTROL.fullmatch(name)
     if control:

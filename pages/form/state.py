@@ -70,10 +70,7 @@ def value_of(name: str) -> Any:
 
     A text that is none of the choices is the default too, and a number the nearest in its range.
 
-    Raises
-    ------
-    InputError
-        Another text that cannot be read.
+    Raises InputError: another text that cannot be read.
     """
     described, default = parameters()[name], getattr(AnalysisSpec, name)
     text, texts = choices.get_one(name), choices.get(name) or []
@@ -97,10 +94,7 @@ def value_of(name: str) -> Any:
 def read_as() -> dict[str, Any]:
     """The fields of `StimulusSource` that say which stimuli, and how their file is read.
 
-    Raises
-    ------
-    InputError
-        The upload is not on this machine; the URL holds what cannot be.
+    Raises InputError: the upload is not on this machine; the URL holds what cannot be.
     """
     name = stimuli()
     its = kind(name)
@@ -197,10 +191,7 @@ def _selected(source: dict[str, Any], features: tuple[str, ...], _stimuli: Any) 
 def load_stimuli_of(source: StimulusSource, features: tuple[str, ...] | None = None) -> Any:
     """The `StimulusSet` of a source, with all or some features, read once for a store.
 
-    Raises
-    ------
-    InputError
-        As `StimulusSource.load_stimuli`.
+    Raises InputError: as `StimulusSource.load_stimuli`.
     """
     stimuli = stored.read("stimuli", **asdict(source))
     return stimuli if features is None else _selected(asdict(source), features, stimuli)
