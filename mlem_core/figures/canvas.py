@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mlem_core.analysis import maps
 from mlem_core.analysis.representations import without_representations
-from mlem_core.base.text import fraction, plural, sentence_case
+from mlem_core.base.text import fraction, plural, sentence_case, with_ends
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.figures.context import FigureContext
 from mlem_core.figures.stimuli import common_levels
@@ -127,10 +127,8 @@ def verdicts(context: FigureContext) -> pd.DataFrame:
 
 def _interval(name: str, row: pd.Series) -> str:
     """A value with its 95 % confidence interval, where it has one."""
-    said = f"{name} {fraction(row['value'])}"
-    if pd.isna(row.get("lower", np.nan)):
-        return said
-    return f"{said} ({fraction(row['lower'])} to {fraction(row['upper'])})"
+    ends = (row.get(end, np.nan) for end in ("lower", "upper"))
+    return f"{name} {with_ends(row['value'], *ends)}"
 
 
 def chip(

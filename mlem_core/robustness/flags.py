@@ -358,13 +358,11 @@ class Checked:
     variants : variant and similarity of each that has both layers, in the order of the audit
     reasons : why it is flagged, a sentence's part a variant
     audited : whether there is an audit
-    similarity : which
     """
 
     variants: tuple[tuple[str, float], ...] = ()
     reasons: tuple[str, ...] = ()
     audited: bool = False
-    similarity: Similarity = SIMILARITIES[RSA]
 
     @property
     def verdict(self) -> Verdict:
@@ -398,5 +396,4 @@ def check(audit: Audit | None, a: Layer, b: Layer) -> Checked:
         tuple(zip(rows["variant"], rows[audit.similarity.name].astype(float), strict=True)),
         tuple(flagged.loc[flagged["measure"] == audit.similarity.name, "reason"]),
         True,
-        audit.similarity,
     )

@@ -113,7 +113,6 @@ def _choose(draft: Draft) -> None:
         "Template",
         data=TEMPLATE,
         file_name="template.csv",
-        mime="text/csv",
         icon=":material/download:",
         on_click="ignore",
         help="A CSV of ten words of four sentences, to be replaced by yours.",

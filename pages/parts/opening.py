@@ -290,7 +290,6 @@ def _offer_file(
             f"{labels[1]} ({path.stat().st_size / 1e6:.1f} MB)",
             data=path.read_bytes,
             file_name=f"{stem}-{file_name}",
-            mime="application/octet-stream",
             key=f"download {kind}",
             type="primary",
             icon=":material/download:",
