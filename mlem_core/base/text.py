@@ -100,7 +100,7 @@ def fraction(value: float, digits: int = 2) -> str:
 
 def with_ends(value: float, low: float, high: float) -> str:
     """A correlation with the ends of its interval, where there is one: ".77 (.70 to .81)"."""
-    return fraction(value) + f" ({fraction(low)} to {fraction(high)})" * (low == low)
+    return fraction(value) + f" ({fraction(low)} to {fraction(high)})" * (not math.isnan(low))
 
 
 def percent(share: float, digits: int = 0) -> str:

@@ -18,7 +18,7 @@ from mlem_core.figures.export import (
     on_dark_page,
     one_browser,
 )
-from mlem_core.figures.groups import group_profiles, group_similarity, universality
+from mlem_core.figures.groups import group_profiles, group_similarity, trajectories, universality
 from mlem_core.figures.maps import layer_maps
 from mlem_core.figures.naming import naming
 from mlem_core.figures.press import DPI, FONTS, WIDTHS_MM, Paper, in_narrow_window, on_pages
@@ -29,7 +29,6 @@ from mlem_core.figures.stimuli import feature_correlations, feature_counts
 from mlem_core.figures.stimulus_maps import map_panels, stimulus_map
 from mlem_core.figures.style import GREY, Annotations
 from mlem_core.figures.terms import term_matrices
-from mlem_core.figures.trajectories import trajectories
 from mlem_core.figures.value_distances import value_matrices
 from mlem_core.figures.why import waterfall
 

@@ -151,9 +151,6 @@ def change_roles(draft: Draft, roles: dict[str, str]) -> None:
     choices.put("roles", state.texts_of(_changed(replace(draft, roles=draft.roles | roles))))
 
 
-MOST_MB = 500
-
-
 def of_column(draft: Draft, column: str) -> list[str]:
     """The vectors that a column is a part of."""
     there = () if draft.source is None else draft.source.vectors
@@ -182,7 +179,6 @@ def show_given(draft: Draft) -> None:
                 "An RDM from a file (.npy, .csv)",
                 "form rdm",
                 _take,
-                most_mb=MOST_MB,
                 type=["npy", "csv", "tsv", "txt"],
                 help="Distances between the stimuli as a feature of their own, such as ratings. A "
                 "square matrix in the order of the stimuli, or with names (of stimuli or items) in "

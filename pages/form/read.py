@@ -24,7 +24,6 @@ from pages.parts import choices, stored
 from pages.parts.choices import plain
 
 LEVELS = {"word": "words in their sentences", "sentence": "whole sentences"}
-MOST_MB = 500
 PREVIEW = 8
 ENCODINGS = (
     "utf-8", "utf-16", "windows-1252", "windows-1250", "windows-1251", "mac-roman", "shift-jis",
@@ -82,7 +81,6 @@ def stimuli_uploader() -> None:
         "Upload a table (.csv, .tsv, .txt, .xlsx, .parquet, .jsonl) or a treebank (.conllu)",
         "stimuli",
         _take,
-        most_mb=MOST_MB,
         accept_multiple_files=True,
         help="A table: one row a stimulus, with a header; one column holds the sentences, and how "
         "it is written is detected. Several .conllu files at once are one treebank.",

@@ -138,7 +138,7 @@ def own_name(asked: str, taken: Collection[str], otherwise: str) -> str:
 
 
 def uploader(
-    label: str, what: str, take: Callable[[Any], None], *, most_mb: int, **more: Any
+    label: str, what: str, take: Callable[[Any], None], *, most_mb: int = 500, **more: Any
 ) -> None:
     """Draw what takes files, which is empty again once they are taken, and why it could not.
 
