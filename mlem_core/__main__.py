@@ -23,18 +23,18 @@ def _own_modules_first() -> None:
 
 def run_command() -> "NoReturn":
     """Run the command that this process was started with, and end the process."""
-    from mlem_core.cli.streams import refused
-
-    if sentence := refused():
-        print(sentence, file=sys.stderr)
-        sys.exit(2)
     try:
-        # Imports take seconds; Ctrl-C ends them as it ends a command.
+        # Imports take seconds; Ctrl-C and SIGTERM end them as they end a command.
         from mlem_core.base.work import heed_signals
-        from mlem_core.cli.commands import main
-        from mlem_core.cli.streams import said_whole
 
         heed_signals()
+        from mlem_core.cli.streams import refused, said_whole
+
+        if sentence := refused():
+            print(sentence, file=sys.stderr)
+            sys.exit(2)
+        from mlem_core.cli.commands import main
+
         sys.exit(said_whole(main))
     except KeyboardInterrupt:
         # Python remembers a Ctrl-C that came while it ran source text (as it does to make a

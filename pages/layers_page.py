@@ -13,10 +13,9 @@ from mlem_core.analysis.maps import easiest_to_read, some_layers
 from mlem_core.base.text import fraction, percent
 from mlem_core.figures.captions import of_chance
 from mlem_core.figures.context import FigureContext
-from mlem_core.figures.groups import of_groups
+from mlem_core.figures.groups import of_groups, of_training
 from mlem_core.figures.stimulus_maps import MOST, points_of
 from mlem_core.figures.terms import decomposition, models_alike
-from mlem_core.figures.trajectories import of_training
 from mlem_core.groups.summary import group_lines, training_lines
 from mlem_core.inference.intervals import with_bounds
 from mlem_core.measures import decomposition as of

@@ -160,7 +160,6 @@ def _download(view: View, cards: Sequence[_Card], paper: Paper) -> None:
         "Download the report",
         data=everything,
         file_name=f"{name}-report.zip",
-        mime="application/zip",
         key="report zip",
         type="primary",
         icon=":material/folder_zip:",

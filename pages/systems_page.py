@@ -11,7 +11,6 @@ import streamlit as st
 
 from mlem_core.base.text import fraction, many
 from mlem_core.figures.groups import chosen_systems, group_summary, measures, systems_of
-from mlem_core.figures.groups import measures as labels
 from mlem_core.figures.systems import system_cells
 from mlem_core.groups.halves import FEWEST
 from mlem_core.groups.members import table_of_distances
@@ -62,7 +61,7 @@ def _overview(view: View, summary: GroupSummary, table: pd.DataFrame) -> None:
         with row:
             measure = choices.choose_one(
                 "Distance by",
-                labels(summary),
+                measures(summary),
                 "measure",
                 table["measure"].iloc[0],
                 help="Importance profiles over layers (time-warped), similarity of layers at equal "

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from mlem_core.figures.trajectories import trajectories
 
 from mlem_core import AnalysisSpec, Store, run
 from mlem_core.analysis.analysis import Analysis
@@ -23,7 +24,6 @@ from mlem_core.figures.export import image
 from mlem_core.figures.groups import group_profiles, group_similarity, universality
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.similarity import similarity_matrices
-from mlem_core.figures.trajectories import trajectories
 from mlem_core.groups.members import Members, model_similarity
 from mlem_core.groups.summary import GroupSummary, group_tables, lines
 from mlem_core.measures.decomposition import decompose

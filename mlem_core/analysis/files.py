@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis import pair_errors
-from mlem_core.analysis.analysis import Analysis, Selection
+from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.spec import AnalysisSpec, chosen, parameters
 from mlem_core.base import VERSION
 from mlem_core.base.errors import InputError
@@ -247,20 +247,6 @@ def manifest_of(
             "cores": cores(),
         },
     }
-
-
-def of_selection(spec: AnalysisSpec, selection: Selection, features: list[str]) -> AnalysisSpec:
-    """The analysis of a selection alone, as an analysis of its own.
-
-    `features` are all of the analysis; layers stay those of the analysis.
-    """
-    chosen = None if list(selection.features) == features else selection.features
-    return replace(
-        spec,
-        features=spec.features if chosen is None else chosen,
-        estimator=selection.estimator,
-        interactions=selection.interactions,
-    )
 
 
 def options_of(spec: AnalysisSpec) -> list[str]:

@@ -25,8 +25,8 @@ from mlem_core.data.word_numbers import AUTO, COUNTS_FROM
 from mlem_core.models.registry import identity
 from mlem_core.storage.digests import Stamp, changed, stamp
 
-# Of a word in a causal model, which `add` names behind a colon.
-SURPRISAL = "surprisal"
+# Of a word in a causal model, which `add` names behind a colon; the second of the word as a whole.
+SURPRISAL, WORD_SURPRISAL = "surprisal", "word_surprisal"
 _TABLES = (".csv", ".tsv", ".txt", ".tab", ".xlsx", ".xlsm", ".parquet", ".jsonl")
 
 
@@ -36,7 +36,10 @@ def _whole(text: str) -> int | None:
 
 def _add_help() -> str:
     each = "; ".join(f"{name}: {added.help}" for name, added in ADDED.items())
-    return f"Features to add. {each}; surprisal:MODEL: of the word, in bits, in a causal model."
+    return (
+        f"Features to add. {each}; surprisal:MODEL: of the word, in bits, in a causal model; "
+        "word_surprisal:MODEL: the same of the word as a whole, with its end."
+    )
 
 
 @dataclass(frozen=True)
@@ -317,15 +320,15 @@ def _read_table(source: StimulusSource, path: Path) -> StimulusSet:
 
 
 def _scoring_model(name: str) -> str:
-    """The model of an added feature "surprisal:MODEL"; "" of any other."""
+    """The model of an added feature "surprisal:MODEL" or so; "" of any other."""
     what, _, model = name.partition(":")
-    return model if what == SURPRISAL else ""
+    return model if what in (SURPRISAL, WORD_SURPRISAL) else ""
 
 
 def added_column(name: str) -> str:
     """Column name of an added feature: `surprisal_gpt2` of "surprisal:gpt2"."""
-    model = _scoring_model(name)
-    return f"{SURPRISAL}_{re.sub(r'[^0-9A-Za-z]+', '_', Path(model).name)}" if model else name
+    what, model = name.partition(":")[0], _scoring_model(name)
+    return f"{what}_{re.sub(r'[^0-9A-Za-z]+', '_', Path(model).name)}" if model else name
 
 
 def as_added(candidate: str, models: Iterable[str]) -> str:
@@ -343,7 +346,9 @@ def _added(stimuli: StimulusSet, name: str, language: str) -> StimulusSet:
         return add_feature(stimuli, name, language)
     from mlem_core.models.predictions import surprisal
 
-    return with_values(stimuli, added_column(name), surprisal(stimuli, model))
+    whole = name.startswith(WORD_SURPRISAL)
+    values = surprisal(stimuli, model, whole_words=whole)
+    return with_values(stimuli, added_column(name), values)
 
 
 def _check_options(source: StimulusSource, treebank: bool, table: bool) -> None:

@@ -98,6 +98,11 @@ def fraction(value: float, digits: int = 2) -> str:
     return number(value, digits).replace("0.", ".", 1) if abs(value) < 1 else number(value, digits)
 
 
+def with_ends(value: float, low: float, high: float) -> str:
+    """A correlation with the ends of its interval, where there is one: ".77 (.70 to .81)"."""
+    return fraction(value) + f" ({fraction(low)} to {fraction(high)})" * (not math.isnan(low))
+
+
 def percent(share: float, digits: int = 0) -> str:
     """A share as text: "94 %", "−5 %"."""
     return f"{number(100 * share, digits)} %"

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
 
+T = TypeVar("T")
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 # (model, number); layer 0 is the embeddings, layer k what leaves block k.
@@ -76,6 +77,14 @@ class Progress:
 Report = Callable[[Progress], None]
 # Called with how many of how many are done.
 Counted = Callable[[int, int], None]
+
+
+def counted(items: Iterable[T], total: int, progress: Counted | None) -> Iterator[T]:
+    """The items; what is done with one has been counted when the next one comes."""
+    for done, item in enumerate(items, 1):
+        yield item
+        if progress is not None:
+            progress(done, total)
 
 
 def in_parts(progress: Counted | None, n: int) -> list[Counted]:

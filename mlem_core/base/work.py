@@ -118,15 +118,17 @@ _stopped: list[int] = []
 def heed_signals() -> None:
     """Have Ctrl-C and SIGTERM end the work with KeyboardInterrupt, which cleans up on its way.
 
-    Python drops an exception that is raised while a finaliser or a callback of C code runs; then
-    the work stops at its next report (`heed_stop`). A signal that is ignored, as Ctrl-C by what a
-    shell started in the background, stays so.
+    Python drops an exception that is raised while a finaliser or a callback of C code runs, and
+    would print it; then the work stops at its next report (`heed_stop`). A signal that is ignored,
+    as Ctrl-C by what a shell started in the background, stays so.
     """
 
     def stop(number: int, _: Any) -> None:
         _stopped.append(number)
         raise KeyboardInterrupt
 
+    report = sys.unraisablehook
+    sys.unraisablehook = lambda one: None if one.exc_type is KeyboardInterrupt else report(one)
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, stop)

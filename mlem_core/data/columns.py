@@ -284,6 +284,7 @@ def coded(column: pd.Series[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """
     # In a column of objects 1, 1.0 and True are one key and several texts.
     one_text = column.dtype != object or set(map(type, column)) <= {str, float, NoneType}
+    one_text &= getattr(column.dtype, "isnative", True)  # pandas counts no others
     if not (one_text and (column.dtype.kind in "biuf" or column.dtype in ("str", object))):
         column = pd.Series([text_of(cell) for cell in column], dtype=object)
     codes, distinct = pd.factorize(column)

@@ -24,7 +24,7 @@ from mlem_core.base.text import many, short, some
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.added import carried_along, with_column
 from mlem_core.data.columns import GIVEN, NUMBER, Kind, rows_of_numbers, texts
-from mlem_core.data.neural_rows import TOLERANCE, naming_column, rows_by_name, without_rounding
+from mlem_core.data.neural_rows import checked_distances, naming_column, rows_by_name
 from mlem_core.data.reading.content import content, decode
 from mlem_core.data.stimuli import Rdm, StimulusSet
 from mlem_core.data.stimulus_csv import read_written
@@ -49,11 +49,8 @@ def with_vector(stimuli: StimulusSet, name: str, columns: str | Sequence[str]) -
     name : of the feature
     columns : names of ordered features; one that ends in * is all that begin so
 
-    Raises
-    ------
-    InputError
-        No such ordered feature; all vectors are equal, or of too many values (`MOST_VALUES`);
-        another column has the name.
+    Raises InputError: no such ordered feature; all vectors are equal, or of too many values
+    (`MOST_VALUES`); another column has the name.
 
     Examples
     --------
@@ -87,11 +84,8 @@ def with_rdm(
         identifier; the first of those columns with most of the names); without them the rows
         are the stimuli, in their order. A stimulus whose cell is empty has no value
 
-    Raises
-    ------
-    InputError
-        As `read_rdm`; no row for a stimulus; another number of rows than stimuli; too many values
-        (`MOST_VALUES`); another column has the name.
+    Raises InputError: as `read_rdm`; no row for a stimulus; another number of rows than stimuli;
+    too many values (`MOST_VALUES`); another column has the name.
 
     Examples
     --------
@@ -105,7 +99,7 @@ def with_rdm(
         what, rows = f"the RDM of {name!r}", np.asarray(distances, dtype=np.float64)
         if names and len(names) != len(rows):
             raise InputError(f"{what} has {len(rows)} rows and {len(names)} names; expected one.")
-        file = RdmFile(checked_distances(rows, what, names), tuple(map(str, names)))
+        file = RdmFile(_symmetric(rows, what, names), tuple(map(str, names)))
     column = ""
     if file.names:
         column, cells, _ = naming_column(stimuli, file.names, file.corner)
@@ -202,7 +196,7 @@ def _read_rdms(path: Path | None) -> dict[str, Rdm]:
             square = squareform(arrays[f"distances_{number}"])
             if len(square) != len(values):
                 raise ValueError("distances of other values")
-            square = checked_distances(square, path.name, values)
+            square = _symmetric(square, path.name, values)
             rdms[str(arrays[f"name_{number}"])] = Rdm(values, square)
     return rdms
 
@@ -254,55 +248,19 @@ class RdmFile(NamedTuple):
     corner: str = ""
 
 
-def checked_distances(distances: FloatArray, what: str, names: Sequence[str]) -> FloatArray:
-    """The distances (n, n), symmetric to the last digit and with a diagonal of 0.
+def _symmetric(distances: FloatArray, what: str, names: Sequence[str]) -> FloatArray:
+    """The distances (n, n), symmetric to the last digit; parameters as of `checked_distances`.
 
-    Parameters
-    ----------
-    what : how messages call them
-    names : (n,) of its rows, for messages; without them they are counted from 1
-
-    Raises InputError: not square, not finite, negative, not symmetric, not 0 on the diagonal, or 0
-    everywhere.
+    Raises InputError: as it does; 0 everywhere, or too large.
     """
-    if distances.ndim != 2 or distances.shape[0] != distances.shape[1]:
-        shape = " × ".join(map(str, distances.shape))
-        raise InputError(
-            f"{what} is of shape {shape}; expected a square matrix of distances, as many rows as "
-            "columns, or the distances of every two stimuli once (condensed)."
-        )
-
-    distances = without_rounding(distances)
-    called = [*map(short, names)] or [*map(str, range(1, len(distances) + 1))]
-
-    def refuse(wrong: np.ndarray, says: str) -> None:
-        if wrong.any():
-            row, column = map(int, np.unravel_index(int(np.argmax(wrong)), wrong.shape))
-            raise InputError(
-                f"{what} has {distances[row, column]:g} in row {called[row]}, column "
-                f"{called[column]}{says}."
-            )
-
-    refuse(~np.isfinite(distances), "; expected a distance there")
-    refuse(distances < 0, "; a distance is at least 0")
+    distances = checked_distances(distances, what, names)
     largest = float(distances.max(initial=0.0))
     if not 0 < largest <= 1e300:
         raise InputError(
             f"the largest distance of {what} is {largest:g}; expected one above 0 and up to 1e300."
         )
-    refuse(
-        np.diag(np.diag(distances)) > TOLERANCE * largest,
-        ", on its diagonal; a distance of a stimulus from itself is 0 (of similarities, give 1 "
-        "minus them)",
-    )
     # Halves first: the sum of two large numbers may be too large.
-    both = distances / 2 + distances.T / 2
-    refuse(
-        np.abs(distances - both) > TOLERANCE * largest,
-        " and is not symmetric; expected one distance for every two stimuli",
-    )
-    np.fill_diagonal(both, 0.0)
-    return both
+    return np.asarray(distances / 2 + distances.T / 2)
 
 
 def read_rdm(path: Path | str) -> RdmFile:
@@ -325,7 +283,7 @@ def read_rdm(path: Path | str) -> RdmFile:
     else:
         rdm = _of_text(decode(data, file.name)[0], what)
     square = _square(rdm.distances, what)
-    return rdm._replace(distances=checked_distances(square, what, rdm.names))
+    return rdm._replace(distances=_symmetric(square, what, rdm.names))
 
 
 def _array(data: bytes, what: str) -> FloatArray:

@@ -353,7 +353,7 @@ def of_thousands(header: Sequence[str], columns: Sequence[Cells], decimal: str) 
     decimal commas, or beside larger numbers without one (1.234 and 850)."""
     for name, cells in zip(header, columns, strict=True):
         values = [cell for cell in dict.fromkeys(cells) if cell]
-        plain = [int(cell) for cell in values if re.fullmatch("[0-9]{1,3}", cell)]
+        plain = [int(cell) for cell in values if len(cell) < 4 and cell.isdecimal()]
         for sign in ",." if decimal == "," else "." * bool(plain):
             pattern = re.compile(rf"[+-]?[1-9]\d{{0,2}}\{sign}\d{{3}}", re.ASCII)
             like = [cell for cell in values if sign in cell]

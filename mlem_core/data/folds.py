@@ -204,9 +204,7 @@ def group_folds(groups: IntArray, cv: Any, random_state: Any, what: str = "sente
     random_state : of the folds where `cv` is a number
     what : what messages call the groups
 
-    Returns
-    -------
-    (n_stimuli,) the fold that tests each stimulus
+    Returns (n_stimuli,) the fold that tests each stimulus
 
     Raises InputError: fewer groups than folds; neither a number of folds nor a splitter of these
     stimuli; one that does not test each stimulus once; a fold with fewer than 3 stimuli (and so

@@ -178,10 +178,8 @@ def exchanges(stimuli: StimulusSet, folds: IntArray, feature: str) -> tuple[Exch
     ----------
     folds : (n_stimuli,) see `mlem_core.data.folds`; stimuli exchange values inside theirs
 
-    Returns
-    -------
-    of every unit that nearly settles the feature, those that settle it first, and of stimuli where
-    none settles it
+    Returns those of every unit that nearly settles the feature, first of units that settle it, and
+    that of stimuli where none does.
     """
     units = recurring_units(stimuli)
     agreement = _agreement(stimuli.values(feature), units)

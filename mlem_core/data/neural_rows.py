@@ -5,6 +5,7 @@ Rows that have names are matched with the stimuli by these, never by their place
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -190,6 +191,27 @@ def not_finite(array: NDArray[Any]) -> tuple[int, int, int]:
     return n, *first
 
 
+def check_finite(array: NDArray[Any], what: str) -> None:
+    """Raise `InputError` for values that are not finite, with the place of the first.
+
+    Parameters
+    ----------
+    array : (n_rows, n_units) or (n_repetitions, n_rows, n_units)
+    what : how the message calls it
+    """
+    flat = array.reshape(-1, array.shape[-1])
+    n, row, unit = not_finite(flat)
+    if n:
+        repetition, of_repetition = divmod(row, array.shape[-2])
+        where = f"repetition {repetition + 1}, " * (array.ndim > 2)
+        everywhere = int((~np.isfinite(flat)).all(axis=0).sum())
+        units = f" ({everywhere:,} of {len(flat.T):,} units in every row)" * bool(everywhere)
+        raise InputError(
+            f"{what} has {flat[row, unit]} in {where}row {of_repetition + 1}, unit {unit + 1}"
+            f"{f' and in {n - 1:,} more places' * (n > 1)}{units}; expected finite numbers."
+        )
+
+
 def without_rounding(square: NDArray[Any]) -> NDArray[Any]:
     """Distances (n, n) with a diagonal of 0, and 0 where rounding alone left less.
 
@@ -209,15 +231,58 @@ def without_rounding(square: NDArray[Any]) -> NDArray[Any]:
     return square
 
 
-def are_distances(square: NDArray[Any]) -> bool:
-    """Whether (n, n) is symmetric and nowhere below 0, up to rounding, and no similarities."""
+def checked_distances(
+    square: NDArray[Any], what: str, names: Sequence[str] = (), *, complete: bool = True
+) -> NDArray[Any]:
+    """Distances (n, n) `without_rounding`.
+
+    Parameters
+    ----------
+    what : how messages call them
+    names : (n,) of their rows, for messages; without them they are counted from 1
+    complete : whether every pair needs one; else it may be NaN
+
+    Raises InputError: not square, not finite, negative, not symmetric, or similarities.
+    """
+    square = np.asanyarray(square)
+    if square.ndim != 2 or square.shape[0] != square.shape[1]:
+        shape = " × ".join(map(str, square.shape))
+        raise InputError(
+            f"{what} is of shape {shape}; expected a square matrix of distances, as many rows as "
+            "columns."
+        )
     square = without_rounding(square)
-    if np.diag(square).any():
-        return False
-    atol = TOLERANCE * float(np.nanmax(square, initial=0.0))
-    step = max(1, _BLOCK // len(square))
+    half = ""
+    if not (np.tril(square, -1).any() and np.triu(square, 1).any()):
+        half = ": fill the triangle that is 0 from the other one"
+    largest = float(np.nanmax(square, initial=0.0))
+    atol = 2 * TOLERANCE * largest if np.isfinite(largest) else 0.0
+    step = max(1, _BLOCK // max(1, len(square)))
     for start in range(0, len(square), step):
         block, mirrored = square[start : start + step], square[:, start : start + step].T
-        if (block < 0).any() or not np.allclose(block, mirrored, atol=atol, equal_nan=True):
-            return False
-    return True
+        known = (np.isfinite(block) & (block >= 0)) | (np.isnan(block) & (not complete))
+        same = np.isclose(block, mirrored, rtol=0, atol=atol, equal_nan=True)
+        for fine, says in (
+            (known, "; expected a finite distance, none that is negative"),
+            (same, f" and is not symmetric; expected one distance for every two stimuli{half}"),
+        ):
+            if not fine.all():
+                row, column = map(int, np.argwhere(~fine)[0])
+                called = [short(names[at]) if names else at + 1 for at in (start + row, column)]
+                raise InputError(
+                    f"{what} has {block[row, column]:g} in row {called[0]}, column "
+                    f"{called[1]}{says}."
+                )
+    if np.diag(square).any():
+        raise InputError(
+            f"{what} is largest on its diagonal ({np.diag(square).max():g}), as similarities are; "
+            "expected distances, such as 1 minus them."
+        )
+    return square
+
+
+def are_distances(square: NDArray[Any]) -> bool:
+    """Whether (n, n) are `checked_distances`, of every pair or of some."""
+    with contextlib.suppress(InputError):
+        return len(checked_distances(square, "", complete=False)) > 0
+    return False

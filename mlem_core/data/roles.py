@@ -259,11 +259,8 @@ def read_csv(
     counts_from : the number of the first word in a column of numbers: "0", "1", or "auto", which is
         "0" unless a column with the words shows that it is "1"
 
-    Raises
-    ------
-    InputError
-        The file is missing, over `MAX_BYTES`, no table, or its content breaks the
-        contract; one sentence says where and what was expected.
+    Raises InputError: the file is missing, over `MAX_BYTES`, no table, or its content breaks the
+    contract; one sentence says where and what was expected.
 
     Examples
     --------

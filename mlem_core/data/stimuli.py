@@ -183,10 +183,7 @@ class StimulusSet:
 
         Ordered: float64, missing is NaN. Nominal: object of str, missing is None.
 
-        Raises
-        ------
-        InputError
-            No feature has this name.
+        Raises InputError: no feature has this name.
         """
         kinds = {feature.name: feature.kind for feature in self.features}
         check_choice("feature", name, kinds)
@@ -199,10 +196,7 @@ class StimulusSet:
     def select(self, features: Sequence[str] | None) -> StimulusSet:
         """Stimulus set with only some features, in column order (None: all).
 
-        Raises
-        ------
-        InputError
-            A name that no feature has, or no name at all.
+        Raises InputError: a name that no feature has, or no name at all.
         """
         if features is None:
             return self
@@ -228,11 +222,8 @@ class StimulusSet:
     def with_kinds(self, ordered: Iterable[str] = (), nominal: Iterable[str] = ()) -> StimulusSet:
         """Stimulus set with the kinds of some features set.
 
-        Raises
-        ------
-        InputError
-            A name that no feature has or that is in both lists; a feature to be ordered that has
-            a value which is no number; one that is given by its distances.
+        Raises InputError: a name that no feature has or that is in both lists; a feature to be
+        ordered that has a value which is no number; one that is given by its distances.
         """
         kinds: dict[str, Kind] = {feature.name: feature.kind for feature in self.features}
         override_kinds(kinds, ordered, nominal)

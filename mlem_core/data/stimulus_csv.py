@@ -52,10 +52,8 @@ def from_frame(
     name : how messages call the set
     ordered, nominal : features whose kind is not that of `mlem_core.data.columns.feature_kind`
 
-    Raises
-    ------
-    InputError
-        The content breaks the contract; one sentence says where and what was expected.
+    Raises InputError: the content breaks the contract; one sentence says where and what was
+    expected.
 
     Examples
     --------
@@ -137,7 +135,15 @@ def from_cells(
         )
     for column in {*names, "stimulus", "sentence_id", ITEM} & set(header):
         texts[column] = list(map(cache(_stripped), texts[column]))
-    sentences = _sentences(texts[named], named)
+    for column in (named, "sentence_id", ITEM):
+        cells_of = list(map(cache(_stripped), texts.get(column, ())))
+        if None in cells_of:
+            advice = " or remove the column" * (column != named)
+            raise InputError(
+                f"the {column} in row {cells_of.index(None) + 1} is empty; give every row one"
+                f"{advice}."
+            )
+    sentences = cast("list[str]", texts[named])
     word_index = None
     if "word_index" in texts:
         word_index = word_places(texts["word_index"], sentences)
@@ -173,12 +179,6 @@ def from_cells(
             )
     table = pd.DataFrame(columns)
     features = tuple(Feature(column, kind) for column, kind in kinds.items())
-    for column in ("sentence_id", ITEM):  # what belongs together
-        if None in texts.get(column, ()):
-            raise InputError(
-                f"{column} in row {texts[column].index(None) + 1} is empty; give every row one or "
-                "remove the column."
-            )
     ids = np.array(texts.get("sentence_id", sentences), dtype=object)
     groups = pd.factorize(ids)[0].astype(np.int64)
     return StimulusSet(name, table, features, word_index, groups)
@@ -206,16 +206,6 @@ def _check_header(header: list[str], name: str) -> None:
 
 def _stripped(cell: str | None) -> str | None:
     return (cell or "").strip() or None
-
-
-def _sentences(cells: list[str | None], named: str) -> list[str]:
-    empty = {cell for cell in set(cells) if _stripped(cell) is None}
-    if empty:
-        row = min(map(cells.index, empty)) + 1
-        raise InputError(
-            f"the {named} in row {row} is empty; every row needs one in the column {named!r}."
-        )
-    return cast("list[str]", cells)
 
 
 def write_table(frame: pd.DataFrame, target: str | Path | IO[Any], *, synced: bool = True) -> None:

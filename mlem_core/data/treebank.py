@@ -91,10 +91,8 @@ def read_treebank(
     balance, seed : of the sample, see `sample_rows`
     encoding : by default it is detected
 
-    Raises
-    ------
-    InputError
-        A file cannot be read or is no CoNLL-U; an unknown level or feature to balance; no stimulus.
+    Raises InputError: a file cannot be read or is no CoNLL-U; an unknown level or feature to
+    balance; no stimulus.
 
     Examples
     --------

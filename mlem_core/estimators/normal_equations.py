@@ -116,7 +116,7 @@ def value_weights(
     betas: Sequence[float],
     alphas: Sequence[float],
 ) -> FloatArray:
-    """Weights where features are coded by value: for each β of `penalty_matrices`, then each α.
+    """Weights for each β of `penalty_matrices` where features are coded by value, then for each α.
 
     With an α they are those of features coded as same or different, so that pairs which only other
     values distinguish are tied; a β, however large, would leave small differences.
@@ -126,7 +126,7 @@ def value_weights(
     found = [ridge_weights(equations, penalty_matrices(columns, [beta])) for beta in betas]
     if len(alphas):
         # The columns as one distance a feature makes them, of the weights of the features.
-        plain = np.zeros((len(columns), len(columns.features)))
+        plain = np.zeros((len(columns), len(columns.parts)))
         plain[np.arange(len(columns)), columns.part] = columns.as_distance
         merged = NormalEquations(
             plain.T @ equations.gram @ plain,

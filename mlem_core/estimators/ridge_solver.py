@@ -15,8 +15,6 @@ from mlem_core.base.work import cores, each, one_thread_each
 from mlem_core.estimators.normal_equations import (
     NOT_APART,
     normal_equations,
-    penalty_matrices,
-    ridge_weights,
     value_weights,
 )
 from mlem_core.estimators.registry import Solution, Solver, check_numbers
@@ -71,12 +69,10 @@ class RidgeSolver(Solver):
 
         Source: Salle et al. 2024, appendix B.
         """
-        moments, alphas, betas = pairs.moments, self.alphas, self.betas
-        columns, n_folds = moments.columns, moments.n_folds
-        strengths = tuple(alphas)
-        if columns.by_value:
-            plain = [NOT_APART] * (len(alphas) if len(betas) != 1 else 0)
-            strengths = (*betas, *plain)
+        moments, columns, n_folds = pairs.moments, pairs.columns, pairs.n_folds
+        betas = self.betas if columns.by_value else ()
+        alphas = self.alphas if len(betas) != 1 else ()
+        strengths = (*betas, *([NOT_APART] * len(alphas) if columns.by_value else alphas))
         several = len(strengths) > 1
         if several and n_folds < 3 and any(fold is not None for fold in left_out):
             raise InputError(
@@ -92,11 +88,7 @@ class RidgeSolver(Solver):
         ]
         sets = list(dict.fromkeys([*inner, *outer]))
         equations = normal_equations(moments, sets, self.target)
-        if columns.by_value:
-            shared = alphas if len(betas) != 1 else ()
-            fitted = value_weights(columns, equations, betas, shared)
-        else:
-            fitted = ridge_weights(equations, penalty_matrices(columns, strengths))
+        fitted = value_weights(columns, equations, betas, alphas)
         at = [sets.index(own) for own in outer]
         best = np.zeros((moments.n_layers, len(outer)), dtype=np.int64)
         inner_rho = np.full((n_folds, *best.shape), np.nan)
@@ -124,10 +116,7 @@ class RidgeSolver(Solver):
         alphas = [self.alphas[number - n_betas] for number in choices if number >= n_betas]
         sets = [(fold,) for fold in range(pairs.n_folds)]
         equations = normal_equations(pairs.moments, sets, self.target)
-        if pairs.resolved:
-            weights = value_weights(pairs.columns, equations, betas, alphas)
-        else:
-            weights = ridge_weights(equations, penalty_matrices(pairs.columns, alphas))
+        weights = value_weights(pairs.columns, equations, betas, alphas)
         at = place.reshape(held.choice.shape)[:, :, None, None]
         return np.take_along_axis(weights, at, axis=2)[:, :, 0]
 

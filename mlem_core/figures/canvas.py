@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mlem_core.analysis import maps
 from mlem_core.analysis.flags import of_layers, reasons, variance_flags
 from mlem_core.analysis.representations import without_representations
-from mlem_core.base.text import fraction, plural, sentence_case
+from mlem_core.base.text import fraction, plural, sentence_case, with_ends
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.extending import Check, extensions, panels, resolve
 from mlem_core.figures.context import FigureContext
@@ -128,10 +128,8 @@ def verdicts(context: FigureContext) -> pd.DataFrame:
 
 def _interval(name: str, row: pd.Series) -> str:
     """A value with its 95 % confidence interval, where it has one."""
-    said = f"{name} {fraction(row['value'])}"
-    if pd.isna(row.get("lower", np.nan)):
-        return said
-    return f"{said} ({fraction(row['lower'])} to {fraction(row['upper'])})"
+    ends = (row.get(end, np.nan) for end in ("lower", "upper"))
+    return f"{name} {with_ends(row['value'], *ends)}"
 
 
 def chip(context: FigureContext, why: Explanation, progress: str = "") -> dict[str, str]:

@@ -28,7 +28,6 @@ from mlem_core.figures.style import (
     names_along,
     panel_layout,
     quiet,
-    say,
     short,
     short_names,
 )
@@ -57,18 +56,13 @@ def feature_correlations(square: pd.DataFrame) -> go.Figure:
          enumerate(row)]
         for i, row in enumerate(text)
     ]  # fmt: skip
-    n, figure = len(names), go.Figure()
-    if n > 1:
-        at = {"x": np.arange(n - 1), "y": np.arange(n - 1), "xgap": 2, "ygap": 2}
-        template = "%{text}" if n <= _NUMBERED else None
-        figure.add_trace(
-            heatmap(z, hover, **at, text=text, texttemplate=template, coloraxis="coloraxis")
-        )
-        ticks = {-1: "−1", -0.5: "−0.5", 0: "0", 0.5: "0.5", 1: "1"}
-        title = bar_title("Pearson r")
-        figure.update_layout(coloraxis=color_axis(-1, 1, ticks, title=title, thickness=12))
-    else:
-        say(figure, "one feature: nothing to correlate")
+    n = len(names)
+    at = {"x": np.arange(n - 1), "y": np.arange(n - 1), "xgap": 2, "ygap": 2}
+    template = "%{text}" if n <= _NUMBERED else None
+    cells = heatmap(z, hover, **at, text=text, texttemplate=template, coloraxis="coloraxis")
+    ticks = {-1: "−1", -0.5: "−0.5", 0: "0", 0.5: "0.5", 1: "1"}
+    axis = color_axis(-1, 1, ticks, title=bar_title("Pearson r"), thickness=12)
+    figure = go.Figure([cells], {"coloraxis": axis})
     quiet(figure, height=max(360, 130 + round(n * min(36.0, max(13.0, 560 / n)))))
     many = n > _NUMBERED
     small = {"tickfont": {"size": SIZE - 3 if many else SIZE}, **CLEAR}
@@ -89,9 +83,11 @@ def feature_correlations(square: pd.DataFrame) -> go.Figure:
     tab="stimuli",
     place=1,
 )
-def draw_feature_correlations(context: FigureContext) -> RenderedFigure:
-    """Figure S5 of Salle et al. (2024)."""
+def draw_feature_correlations(context: FigureContext) -> RenderedFigure | None:
+    """Figure S5 of Salle et al. (2024); None of one feature."""
     results = context.results
+    if len(results.feature_correlations) < 2:
+        return None
     return RenderedFigure(
         feature_correlations(results.feature_correlations),
         "Correlations of the feature distances",

@@ -303,12 +303,6 @@ def similarity_axis(height: float, x: float, length: float, unit: str) -> dict[s
     return color_axis(-1, 1, ticks, **bar_below(height, x, length), tickfont=font)
 
 
-def say(figure: go.Figure, text: str) -> None:
-    figure.add_annotation(text=text, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False)
-    figure.update_xaxes(visible=False)
-    figure.update_yaxes(visible=False)
-
-
 def flag_trace(x: Sequence[float], y: Sequence[float], hover: Sequence[str]) -> dict[str, Any]:
     """Triangles at what is to be read with care; their hover text says why."""
     marker = {"symbol": "triangle-up-open", "size": 8, "color": WARNING}

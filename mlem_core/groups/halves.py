@@ -22,7 +22,7 @@ import numpy as np
 
 from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.representations import representations_of
-from mlem_core.base.typing import Counted, FloatArray, IntArray, layer_name
+from mlem_core.base.typing import Counted, FloatArray, IntArray, counted, layer_name
 from mlem_core.data.folds import FEWEST_TESTED, tested
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.groups.members import Members, Squares, model_similarity, of_every_two
@@ -94,7 +94,7 @@ def keep_halves(
         columns, items = columns_of(analysis, selection), analysis.design.items
         sources = {model: representations_of(analysis, model, store) for model in models}
         profiles, rsa = [], []
-        for done, rows in enumerate(halves, 1):
+        for rows in counted(halves, len(halves), progress):
             design = PairDesign.complete(len(rows), None if items is None else items[rows])
             statistics = pair_statistics(
                 ComparedPairs.of_columns(columns.of_stimuli(rows), analysis.folds[rows], design),
@@ -104,8 +104,6 @@ def keep_halves(
             )
             profiles.append(fitted(statistics, estimator).mean_scores[:, 1:])
             rsa.append(statistics.moments.rsa)
-            if progress is not None:
-                progress(done, len(halves))
         shape = (DRAWS, 2, len(analysis.layers), -1)
         return Halves(np.reshape(profiles, shape), np.reshape(rsa, shape))
 

@@ -19,7 +19,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.representations import representations_of
 from mlem_core.analysis.results import Results
 from mlem_core.base.room import check_free
-from mlem_core.base.typing import Counted, Layer, layer_name
+from mlem_core.base.typing import Counted, Layer, counted, layer_name
 from mlem_core.base.work import cores
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.ranks import IN_MEMORY_BYTES, PairRanks, pair_ranks
@@ -99,11 +99,9 @@ def noise_ceilings(
             squared = squared_distances(given, distance, design=design, layer=name, threads=cores())
             return pair_ranks(squared, overwrite=True, threads=cores())
 
-        for done, ((group, number), every) in enumerate(layers.items(), start=1):
+        for (group, number), every in counted(layers.items(), len(layers), progress):
             room = _room(2 * len(every) + 1, analysis.design.n_pairs, store)
             rows.append((group, number, *noise_ceiling(map(ranks, every), room), len(every)))
-            if progress is not None:
-                progress(done, len(layers))
         return pd.DataFrame(rows, columns=["group", "layer", "lower", "upper", "n"])
 
     return STAGE.get(store, analysis.key(analysis.layers, groups=analysis.spec.groups), make)

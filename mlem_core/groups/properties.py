@@ -100,7 +100,8 @@ class Properties:
         """Correlations of the distances of every two properties: property, other, r."""
         distances, names = self.distances(), list(self.values)
         first, second = np.triu_indices(len(distances[0]), 1)
-        r = np.atleast_2d(np.corrcoef(distances[:, first, second]))
+        with np.errstate(invalid="ignore"):  # of a property with another label in each system
+            r = np.atleast_2d(np.corrcoef(distances[:, first, second]))
         a, b = np.triu_indices(len(names), 1)
         return pd.DataFrame(
             {"property": [names[i] for i in a], "other": [names[i] for i in b], "r": r[a, b]}
@@ -108,6 +109,8 @@ class Properties:
 
     def notes(self) -> list[str]:
         """A sentence on properties that go together, of different parts."""
+        if len(self.values) < 2:
+            return []
         part_of = {name: part for part, names in self.parts.items() for name in names}
         table = self.correlations()
         apart = table["property"].map(part_of) != table["other"].map(part_of)

@@ -132,8 +132,9 @@ def second_level(
     notes = properties.notes()
     if not properties.values or n < FEWEST or n_units < 4 or not measured:
         few = f"{many(n, 'system')} in {n_units} groups" if n_units < n else many(n, "system")
-        what = few if properties.values else "no property that differs"
-        note = f"No second level: found {what}; expected at least {FEWEST} systems."
+        note = f"No second level: found {few}; expected at least {FEWEST} systems."
+        if not properties.values:
+            note = "No second level: no property differs; expected one that some systems share."
         if properties.values and n >= FEWEST and n_units >= 4:
             note = (
                 "No second level: there are no distances over halves of the stimuli. Compute "

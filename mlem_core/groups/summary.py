@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.grouped import Member, is_control, run_of, step_of
-from mlem_core.base.text import fraction, listed, many
+from mlem_core.base.text import listed, many, with_ends
 from mlem_core.base.typing import FloatArray
 from mlem_core.groups.members import (
     Members,
@@ -204,11 +204,7 @@ def _shared(row: pd.Series, by: Similarity, over: str) -> str:
 
 def _with_interval(row: pd.Series, name: str) -> str:
     value, low, high = (row[f"{name}{end}"] for end in ("", "_lower", "_upper"))
-    if np.isnan(value):
-        return "no pair"
-    if np.isnan(low):
-        return fraction(value)
-    return f"{fraction(value)} ({fraction(low)} to {fraction(high)})"
+    return "no pair" if np.isnan(value) else with_ends(value, low, high)
 
 
 def training_lines(summary: GroupSummary) -> list[str]:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.similarities import check_comparable, compared, layer_input
 from mlem_core.base.room import check_memory
-from mlem_core.base.typing import Counted, FloatArray, Report, counting
+from mlem_core.base.typing import Counted, FloatArray, Report, counted, counting
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.estimators.registry import estimator_named
@@ -282,13 +282,10 @@ class ComparedLayers:
 
         `progress` is called with the number of blocks left out and their number.
         """
-        blocks, left_out = self.units.blocks(), []
+        blocks = self.units.blocks()
         of_all = self.among(np.ones(len(self.units.folds), dtype=bool))
-        for done, weights in enumerate(blocks.weights, 1):
-            left_out.append(self.among(weights > 0))
-            if progress is not None:
-                progress(done, len(blocks.weights))
-        without = np.stack(left_out)
+        weights = counted(blocks.weights, len(blocks.weights), progress)
+        without = np.stack([self.among(of_block > 0) for of_block in weights])
         return SimilarityWithout(of_all[0], without[:, 0], of_all[1:], without[:, 1:], blocks.sizes)
 
     def chance(

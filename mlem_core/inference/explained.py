@@ -73,7 +73,6 @@ class Explanation:
     held_out : what of the stimuli is tested, see `Units.held_out` there
     permutations : of the labels of each feature, where chance is computed
     how : how the intervals were computed, for a caption; empty where there are none
-    alone : whether the two were resampled alone, see `mlem_core.inference.explanation`
     among, group_mean : where the two were chosen as the most similar, "64 pairs of layers of two
         models", and a sentence on the mean over members of their groups
     TABLES : those that change where it gets intervals
@@ -93,7 +92,6 @@ class Explanation:
     held_out: str = "unseen sentences"
     permutations: int = PERMUTATIONS
     how: str = ""
-    alone: bool = False
     among: str = ""
     group_mean: str = ""
 

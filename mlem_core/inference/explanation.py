@@ -25,7 +25,7 @@ from mlem_core.inference.block_influence import (
 from mlem_core.inference.chance import Chance, beyond_chance, chance_at_level
 from mlem_core.inference.explained import Explanation, as_chosen
 from mlem_core.inference.intervals import LayerIntervals, term_estimate, terms_and_whole
-from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.layer_intervals import permuted_terms
 from mlem_core.inference.resample import (
     Estimate,
     jackknife,
@@ -209,8 +209,7 @@ def with_intervals(
         whole=why.whole.assign(lower=by_t.lower, upper=by_t.upper),
         controls=why.controls if chance is None else chance.control_table(),
         notes=tuple(filter(None, notes)),
-        how=_how(why, analysis),
-        alone=True,
+        how=_how(why),
     )
 
 
@@ -276,18 +275,12 @@ def with_chance(
     store : where the representations are
     progress : called with the number of permutations done and their total
     """
-    features = list(why.features["term"])
     if not why.similarity.divides:
         return why
     if analysis.lacks_pairs:
         return replace(why, notes=(*why.notes, analysis.lacks_pairs))
-    if why.similarity.of_ranks:
-        pairs = LayerPairs.of(analysis, why.layers, store, features)
-        chance = chance_at_level(pairs, analysis.stimuli, why.permutations, progress=progress)
-    else:
-        layers = ComparedLayers.of(analysis, selection_of(why, analysis), store)
-        chance = layers.chance(analysis.stimuli, progress, why.permutations)
-    return _beyond(why, chance)
+    chosen = selection_of(why, analysis)
+    return _beyond(why, permuted_terms(analysis, store, chosen, progress, why.permutations))
 
 
 def _beyond(why: Explanation, chance: Chance) -> Explanation:
@@ -369,11 +362,11 @@ def interval_key(why: Explanation, analysis: Analysis) -> dict[str, Any]:
 def _with_tables(why: Explanation, analysis: Analysis, tables: Tables) -> Explanation:
     """An explanation with the intervals that are kept in `tables`."""
     known: dict[str, Any] = {name: tables[name] for name in why.TABLES}
-    notes, how = tuple(tables["notes"]["note"]), _how(why, analysis)
-    return replace(why, notes=notes, how=how, alone=True, **known)
+    notes, how = tuple(tables["notes"]["note"]), _how(why)
+    return replace(why, notes=notes, how=how, **known)
 
 
-def _how(why: Explanation, analysis: Analysis) -> str:
+def _how(why: Explanation) -> str:
     """Computation of the intervals of two layers, for a caption."""
     how = f"{INFLUENCE}; {beyond_chance(why.permutations)}"
     return how if why.similarity.of_ranks else how.replace(INFLUENCE, LEFT_OUT)

@@ -21,7 +21,7 @@ import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.base.errors import InputError
-from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Report, counting
+from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Report, counting, in_parts
 from mlem_core.base.work import one_thread_each
 from mlem_core.data.folds import untested_items
 from mlem_core.data.levels import exchanges
@@ -361,23 +361,19 @@ def kept_chance(
     report : called as the permutations are done
     """
     progress = counting(report or (lambda _: None), "permuting labels", "permutations")
-    total = len(selection.layers) * n_permutations
+    parts = in_parts(progress, len(selection.layers))
     of_pairs = estimator_named(selection.estimator).of_pairs
     rho = None if of_pairs else analysis.fits_of(selection).fits.rho.mean(axis=1)
 
     def of_layers() -> Iterator[pd.DataFrame]:
-        for done, layer in enumerate(selection.layers):
-
-            def count(n: int, _: int, done: int = done) -> None:
-                progress(done * n_permutations + n, total)
-
-            count(0, n_permutations)
+        for done, (layer, part) in enumerate(zip(selection.layers, parts, strict=True)):
+            part(0, n_permutations)
             yield score_above_chance(
                 LayerPairs.of(analysis, [layer], store, selection.features, selection.interactions),
                 estimator_named(selection.estimator).model(),
                 n_permutations=n_permutations,
                 observed=None if rho is None else rho[done : done + 1],
-                progress=count,
+                progress=part,
             )
 
     return CHANCE.get(

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from mlem_core.base.typing import Counted, FloatArray, IntArray
+from mlem_core.base.typing import Counted, FloatArray, IntArray, counted
 from mlem_core.estimators.normal_equations import (
     NOT_APART,
     NormalEquations,
@@ -259,7 +259,7 @@ def score_influence(
     n_parts, n_folds = len(columns.parts), moments.n_folds
     influence = np.zeros((sums.n_units, L, 1 + n_parts))
     of_part = columns.part == np.arange(n_parts)[:, None]
-    for fold in range(n_folds):
+    for fold in counted(range(n_folds), n_folds, progress):
         inside = moments.inside_fold(fold)
         variance = np.diag(moments.rank_covariances(moments.tested(fold), fold))
         weights, scale = coef[:, fold], np.ones(L)
@@ -289,8 +289,6 @@ def score_influence(
         if towards is not None:
             for units, grams in sums.training_grams(fold):
                 influence[units] -= _fit_influence(grams, coef[:, fold], towards)
-        if progress is not None:
-            progress(fold + 1, n_folds)
     return influence / n_folds
 
 

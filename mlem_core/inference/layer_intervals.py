@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.fit_cache import kept_fits
 from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import CONFIDENCE
-from mlem_core.base.typing import FloatArray, Layer, Report, counting
+from mlem_core.base.typing import Counted, FloatArray, Layer, Report, counting
 from mlem_core.inference.block_influence import (
     BlockSums,
     ComparedLayers,
@@ -31,7 +32,7 @@ from mlem_core.inference.block_influence import (
     similarity_without,
 )
 from mlem_core.inference.chance import Chance, chance_at_level
-from mlem_core.inference.intervals import LayerIntervals, Left
+from mlem_core.inference.intervals import PERMUTATIONS, LayerIntervals, Left
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.resample import (
     PERMUTED,
@@ -266,27 +267,34 @@ def chance_of_layers(
     None for a similarity without terms
     """
     chosen = analysis.select() if selection is None else selection
-    similarity, layers, features = SIMILARITIES[chosen.similarity], chosen.layers, chosen.features
-    if not similarity.divides:
+    if not SIMILARITIES[chosen.similarity].divides:
         return None
-    counted = counting(report or (lambda _: None), "permuting labels", "permutations")
-
-    def make() -> Chance:
-        if not similarity.of_ranks:
-            return ComparedLayers.of(analysis, chosen, store).chance(analysis.stimuli, counted)
-        n = min(len(analysis.stimuli), PERMUTED)
-        if analysis.design.is_complete:
-            n = len(analysis.stimuli)
-        most = MOST_BYTES // (12 * n_pairs(n))
-        if len(layers) > most:
-            raise InputError(
-                f"found {len(layers)} layers; chance is computed for at most {most} of {n:,} "
-                "stimuli at once, so choose fewer layers."
-            )
-        pairs = LayerPairs.of(analysis, layers, store, features, chosen.interactions)
-        return chance_at_level(pairs, analysis.stimuli, progress=counted)
-
+    progress = counting(report or (lambda _: None), "permuting labels", "permutations")
+    make = partial(permuted_terms, analysis, store, chosen, progress)
     return LAYER_CHANCE.get(store, chance_key(analysis, chosen), make)
+
+
+def permuted_terms(
+    analysis: Analysis,
+    store: Store,
+    selection: Selection,
+    progress: Counted | None = None,
+    n_permutations: int = PERMUTATIONS,
+) -> Chance:
+    """Contributions as of `chance_of_layers`, which raises the same, under so many permutations."""
+    layers, stimuli = selection.layers, analysis.stimuli
+    if not SIMILARITIES[selection.similarity].of_ranks:
+        compared = ComparedLayers.of(analysis, selection, store)
+        return compared.chance(stimuli, progress, n_permutations)
+    n = len(stimuli) if analysis.design.is_complete else min(len(stimuli), PERMUTED)
+    most = MOST_BYTES // (12 * n_pairs(n))
+    if len(layers) > most:
+        raise InputError(
+            f"found {len(layers)} layers; chance is computed for at most {most} of {n:,} "
+            "stimuli at once, so choose fewer layers."
+        )
+    pairs = LayerPairs.of(analysis, layers, store, selection.features, selection.interactions)
+    return chance_at_level(pairs, stimuli, n_permutations, progress=progress)
 
 
 def known_layer_chance(

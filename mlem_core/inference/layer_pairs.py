@@ -5,7 +5,7 @@ Where an analysis compares only some pairs of its stimuli, these are all pairs o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mlem_core.analysis.analysis import Analysis, Selection, check_layers
 from mlem_core.analysis.representations import representations_of
 from mlem_core.base.errors import InputError
-from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, layer_name
+from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, counted, layer_name
 from mlem_core.base.work import cores, in_order, on_all_cores
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.resample import PERMUTED
@@ -102,7 +102,7 @@ class LayerPairs:
 
         return cls.of_distances(
             layers,
-            _counted(in_order(distances, layers, cores()), len(layers), progress),
+            list(counted(in_order(distances, layers, cores()), len(layers), progress)),
             columns,
             analysis.folds[rows],
             np.unique(stimuli.groups[rows], return_inverse=True)[1].astype(np.int64),
@@ -164,17 +164,6 @@ class LayerPairs:
     def units(self) -> StimulusUnits:
         """The units that the stimuli are drawn in."""
         return StimulusUnits(self.folds, self.groups, self.items)
-
-
-def _counted(
-    squared: Iterable[FloatArray], n_layers: int, progress: Counted | None
-) -> list[FloatArray]:
-    distances = []
-    for done, of_layer in enumerate(squared, 1):
-        distances.append(of_layer)
-        if progress is not None:
-            progress(done, n_layers)
-    return distances
 
 
 def columns_of(analysis: Analysis, selection: Selection) -> PairColumns:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -157,7 +156,7 @@ _NUMBERS: dict[str, Any] = {
     "distance_a": np.float64,
     "distance_b": np.float64,
 }
-_STAGE = Stage("pairs-behind", 3, pd.DataFrame)
+STAGE = Stage("pairs-behind", 3, pd.DataFrame)
 
 
 def pair_contributions(
@@ -178,26 +177,14 @@ def pair_contributions(
         pairs = LayerPairs.of(analysis, layers, store, features)
         return contributing_pairs(pairs, analysis.stimuli, term, KEPT, most)[list(_NUMBERS)]
 
-    kept = _STAGE.get(store, _key(analysis, layers, features, term, most), make)
+    kept = STAGE.get(store, key_of(analysis, layers, features, term, most), make)
     return _with_texts(kept, analysis.stimuli)
 
 
-def kept_at(
-    analysis: Analysis,
-    store: Store,
-    layers: Sequence[Layer],
-    features: Sequence[str],
-    term: str,
-    *,
-    most: bool = True,
-) -> Path | None:
-    """The folder of kept `pair_contributions`; None where they would need the representations."""
-    return _STAGE.where(store, _key(analysis, layers, features, term, most))
-
-
-def _key(
+def key_of(
     analysis: Analysis, layers: Sequence[Layer], features: Sequence[str], term: str, most: bool
 ) -> dict[str, Any]:
+    """Key of `pair_contributions` in the store; kept ones need no representations."""
     return analysis.key(layers, features=list(features), term=term, most=most)
 
 

@@ -313,12 +313,8 @@ def arrays_in(path: Path, first_column: str = "") -> dict[str, FileArray]:
 def _csv_arrays(path: Path, first_column: str) -> dict[str, FileArray]:
     """The layer of a CSV, with or without a header, and the names of its rows where it has some.
 
-    Raises
-    ------
-    InputError
-        It cannot be read; a cell is no number.
-    CountsRows
-        It is not said what the first column is, which may be row numbers (`_counting`).
+    Raises InputError: it cannot be read; a cell is no number. Raises CountsRows: it is not said
+    what the first column is, which may be row numbers (`_counting`).
     """
     table = _parse_csv(path, stamp(path))
     names, without = table.names, first_column in ("skip", "names")

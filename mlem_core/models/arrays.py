@@ -20,6 +20,8 @@ from mlem_core.base.typing import IntArray
 from mlem_core.data.neural_rows import (
     TOLERANCE,
     are_distances,
+    check_finite,
+    checked_distances,
     not_finite,
     order_by_name,
     without_rounding,
@@ -124,6 +126,7 @@ def open_arrays(path: Path, stimuli: StimulusSet, **how: Unpack[HowRead]) -> Arr
             )
         bad: dict[int, str] = {}
         units: dict[int, NDArray[np.bool_]] = {}  # of layers of which some are left out
+        counts: list[str] = []
         for layer, name in names.items():
             where = path.name if path.suffix.lower() in (".csv", ".npy") else array_name(name, path)
             wrong, measured = _check_layer(where, arrays[name], n_rows, distances)
@@ -131,6 +134,8 @@ def open_arrays(path: Path, stimuli: StimulusSet, **how: Unpack[HowRead]) -> Arr
                 bad[layer] = wrong
             if measured is not None:
                 units[layer] = measured
+                of = many(len(measured), "unit")
+                counts.append(f"{np.count_nonzero(~measured):,} of {of} in {plain_name(name)}")
         if len(bad) == len(names):
             raise InputError(next(iter(bad.values())))
         if not distances and all(_of_pairs(arrays[name], n_rows) for name in names.values()):
@@ -139,6 +144,11 @@ def open_arrays(path: Path, stimuli: StimulusSet, **how: Unpack[HowRead]) -> Arr
                 "the diagonal, as distances or similarities have, but its columns are read as "
                 "units. If it holds distances, say so (--precomputed NAME); of similarities, give "
                 "1 minus them so."
+            )
+        if counts:
+            notes.append(
+                f"Units of {path.name} that are NaN for every stimulus were left out: "
+                f"{listed(counts, most=5)}."
             )
         watched.check()
     except OSError as error:
@@ -159,7 +169,7 @@ def open_arrays(path: Path, stimuli: StimulusSet, **how: Unpack[HowRead]) -> Arr
         dtypes={name: arrays[name].dtype for name in names.values()},
         read=layer_of,
         left_out=tuple(bad.values()),
-        notes=(*_unused(path, arrays, names), *notes, *_unmeasured(path, arrays, names, units)),
+        notes=(*_unused(path, arrays, names), *notes),
         order=order,
         named=named,
         reordered=reordered,
@@ -199,30 +209,21 @@ def _check_layer(
         raise InputError(
             f"{where} has {shape[-2]} rows; expected one for each of {n_rows} stimuli{advice}."
         )
-    array = file_array.read()
-    if len(shape) == 3:
-        array = array.reshape(-1, shape[2])
-    if distances:
-        array = without_rounding(array)
-        # Pairs that are NaN were not measured, see `mlem_core.analysis.layer_statistics`.
-        n, row, unit = not_finite(np.nan_to_num(array, posinf=np.inf, neginf=np.inf))
-        wrong = (
-            f"{where} has an infinite distance for {many((n + 1) // 2, 'pair')}, the first that of "
-            f"stimuli {row + 1} and {unit + 1}; expected numbers, or NaN for pairs without any."
-        )
-        return wrong if n else "", None
-    measured = None
-    n, row, unit = not_finite(array)
-    if n:
-        with_numbers = ~np.isnan(array).all(axis=0)
-        if with_numbers.any() and not with_numbers.all():
-            measured = with_numbers
-            n, row, unit = not_finite(np.where(measured, array, 0))
-    wrong = (
-        f"{where} has {array[row, unit]} in {_row(row, shape)}, unit {unit + 1}"
-        f"{f' and in {n - 1} more places' if n > 1 else ''}; expected finite numbers."
-    )
-    return wrong if n else "", measured
+    array, measured = file_array.read(), None
+    try:
+        if distances:
+            # Pairs that are NaN were not measured, see `mlem_core.analysis.layer_statistics`.
+            checked_distances(array, where, complete=False)
+            return "", None
+        flat = array.reshape(-1, shape[-1])
+        if not_finite(flat)[0]:
+            with_numbers = ~np.isnan(flat).all(axis=0)
+            if with_numbers.any() and not with_numbers.all():
+                measured, array = with_numbers, np.where(with_numbers, array, 0)
+            check_finite(array, where)
+    except InputError as error:
+        return str(error), measured
+    return "", measured
 
 
 def _of_pairs(array: FileArray, n: int) -> bool:
@@ -279,25 +280,6 @@ def _order(
         "of the stimuli has these values, so that the rows count in the order of the stimuli."
     )
     return None, len(stimuli), [note]
-
-
-def _unmeasured(
-    path: Path,
-    arrays: Mapping[str, FileArray],
-    names: Mapping[int, str],
-    units: Mapping[int, NDArray[np.bool_]],
-) -> list[str]:
-    counts = [
-        f"{np.count_nonzero(~measured):,} of {many(len(measured), 'unit')} in "
-        f"{plain_name(names[layer])}"
-        for layer, measured in units.items()
-    ]
-    if not counts:
-        return []
-    return [
-        f"Units of {path.name} that are NaN for every stimulus were left out: "
-        f"{listed(counts, most=5)}."
-    ]
 
 
 def _taken(
@@ -376,12 +358,9 @@ def check_repeated(path: Path, arrays: Arrays, n_stimuli: int) -> None:
             )
 
 
-def seem_distances(arrays: Arrays, n_stimuli: int) -> bool:
+def seem_distances(arrays: Arrays) -> bool:
     """Whether every array of a file is square and `are_distances` holds."""
-    squares = map(arrays.read, arrays.names)
-    return not arrays.repeated and all(
-        square.shape == (n_stimuli, n_stimuli) and are_distances(square) for square in squares
-    )
+    return not arrays.repeated and all(map(are_distances, map(arrays.read, arrays.names)))
 
 
 def _layers(path: Path, names: Iterable[str], by_number: bool = False) -> dict[int, str]:
@@ -450,13 +429,6 @@ def _unused(path: Path, names: Iterable[str], layers: Mapping[int, str]) -> list
         f"{listed(others, most=5)} of {path.name} {verb} here, because others are named as "
         f"{next(iter(used))} is; name every layer so, or none."
     ]
-
-
-def _row(row: int, shape: tuple[int, ...]) -> str:
-    """Name of a row, of an array of two axes or of repetitions one below the other."""
-    if len(shape) == 2:
-        return f"row {row + 1}"
-    return f"repetition {row // shape[1] + 1}, row {row % shape[1] + 1}"
 
 
 def _as_float(array: NDArray[Any], where: str) -> NDArray[np.floating]:

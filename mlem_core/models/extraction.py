@@ -221,9 +221,7 @@ def batches(lengths: NDArray[np.integer], max_tokens: int) -> list[IntArray]:
     lengths : (n_inputs,) tokens of each input.
     max_tokens : tokens a batch may have in all; a batch has at least one input.
 
-    Returns
-    -------
-    Indices into `lengths`, each in exactly one batch.
+    Returns indices into `lengths`, each in exactly one batch.
     """
     order = np.argsort(-lengths, kind="stable")
     groups = np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1) if len(order) else []

@@ -99,9 +99,7 @@ def hidden_states(model: Any, n_layers: int, input_ids: torch.Tensor) -> tuple[t
     n_layers : the number of its blocks.
     input_ids : (n_inputs, n_tokens) integers on the model's device, no padding.
 
-    Returns
-    -------
-    n_layers + 1 tensors of shape (n_inputs, n_tokens, n_units): layer 0 is what enters the
+    Returns n_layers + 1 tensors of shape (n_inputs, n_tokens, n_units): layer 0 is what enters the
     first block (the embeddings, with positions where the model adds them), layer k what leaves
     block k; the last one has passed the model's final norm where it has one.
     """

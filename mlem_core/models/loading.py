@@ -59,10 +59,8 @@ def open_model(name: str, device: str = "auto", dtype: str = "float32") -> Loade
     device : "auto" (CUDA where there is one), "cpu", "cuda" or "cuda:1".
     dtype : one of `DTYPES`: of the weights and of everything computed from them.
 
-    Raises
-    ------
-    ModelUnavailable : the hub cannot be reached or does not let us have the model.
-    InputError : no such model, or its files cannot be used; the sentence says why.
+    Raises ModelUnavailable: the hub cannot be reached or does not let us have the model. Raises
+    InputError: no such model, or its files cannot be used; the sentence says why.
     """
     check_choice("dtype", dtype, DTYPES)
     with errors_as_sentence(f"the model {name!r} cannot be used"):
@@ -273,17 +271,24 @@ def _with_adapter(model: Any, folder: Path) -> Any:
     except ImportError as error:
         raise InputError(
             f"the adapter {folder.name!r} needs the package peft, which is not installed: "
-            "pip install peft."
+            "pip install -r requirements-adapters.txt."
         ) from error
-    wrapped = peft.get_peft_model(model, peft.PeftConfig.from_pretrained(str(folder)))
-    weights = peft.load_peft_weights(str(folder), device="cpu")
-    result = peft.set_peft_model_state_dict(wrapped, weights)
+    config = peft.PeftConfig.from_pretrained(str(folder))
+    if config.is_prompt_learning:
+        raise InputError(
+            f"the adapter {folder.name!r} ({config.peft_type.value}) adds tokens, not weights; "
+            "expected one that can be merged, such as LORA."
+        )
+    misfit = f"the adapter {folder.name!r} is another model's: "
+    try:
+        wrapped = peft.get_peft_model(model, config)
+        weights = peft.load_peft_weights(str(folder), device="cpu")
+        result = peft.set_peft_model_state_dict(wrapped, weights)
+    except (RuntimeError, ValueError) as error:  # other shapes, other names of modules
+        raise InputError(f"{misfit}{' '.join(str(error).split())[:300]}.") from error
     lost = [key for key in result.missing_keys if "lora_" in key]
     if wrong := sorted([*result.unexpected_keys, *lost]):
-        raise InputError(
-            f"the adapter {folder.name!r} is another model's: {len(wrong)} of its tensors do not "
-            f"fit, such as {wrong[0]}."
-        )
+        raise InputError(f"{misfit}{len(wrong)} of its tensors do not fit, such as {wrong[0]}.")
     return wrapped.merge_and_unload()
 
 

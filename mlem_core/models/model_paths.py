@@ -23,6 +23,7 @@ from mlem_core.base.errors import InputError, first_line
 # The files of a folder that are read, by how their names end.
 READ = (".json", ".jinja", ".txt", ".model", ".safetensors")
 _PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack")
+_NAMES_OF_WEIGHTS = re.compile(r"(model|pytorch_model|seed-|step-).*\.safetensors")
 _TOKENIZER = re.compile(r"(tokenizer|vocab|spiece|sentencepiece|merges)[^/]*", re.IGNORECASE)
 
 _FRESH = 30.0  # seconds that a commit counts as the newest one
@@ -32,7 +33,7 @@ ID = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?", re.ASCII)
 REVISION = re.compile(r"[\w./-]{1,96}", re.ASCII)
 
 _MOST_REQUESTS = 30  # pull requests that are looked at for safetensors
-_WEIGHTS = ("model.safetensors", "model-[0-9]*-of-[0-9]*.safetensors")
+_WEIGHTS = ("model.safetensors", "model-[0-9]*-of-[0-9]*.safetensors", "adapter_model.safetensors")
 # The files that are fetched: on the top level of a repository, one copy of the weights.
 _FILES: dict[str, Any] = {
     "allow_patterns": [*(f"*{suffix}" for suffix in READ if suffix != ".safetensors"), *_WEIGHTS],
@@ -72,7 +73,7 @@ def read_config(name: str, folder: Path) -> dict[str, Any]:
         inside = sorted({str(file.parent) for file in folder.glob("*/*.safetensors")})
         advice = f": name a folder in it that has one, such as {inside[0]!r}" if inside else ""
         raise InputError(f"the model folder {name!r} has no config.json{advice}.")
-    return _read_json(name, folder / "config.json")
+    return read_json(name, folder / "config.json")
 
 
 def unread_weights(name: str) -> list[str]:
@@ -91,11 +92,17 @@ def unread_weights(name: str) -> list[str]:
 
 def check_no_adapter(name: str, folder: Path) -> None:
     """Raise `InputError` for a folder with an adapter (LoRA), which nothing here applies."""
-    if files := sorted(file.name for file in folder.glob("adapter_*")):
+    files = sorted(
+        file.name
+        for file in folder.iterdir()
+        if file.name.startswith("adapter_")
+        or ("lora" in file.name.lower() and file.suffix in (".safetensors", *_PICKLED))
+    )
+    if files:
         raise InputError(
-            f"the model folder {name!r} has an adapter ({files[0]}), which is not applied to the "
-            "weights beside it: move the adapter_ files to a folder of their own and name the "
-            "model BASE+FOLDER, or merge the two with peft (merge_and_unload, save_pretrained)."
+            f"the model {name!r} has an adapter ({files[0]}), which is not applied to the weights "
+            "beside it: name the model BASE+ADAPTER, with the adapter_ files in a folder of their "
+            "own or on the hub, or merge the two with peft (merge_and_unload, save_pretrained)."
         )
 
 
@@ -103,7 +110,9 @@ def check_files(name: str, folder: Path) -> None:
     """Raise `InputError` for a folder without weights in safetensors, or without a tokenizer."""
     check_no_adapter(name, folder)
     files = sorted(file.name for file in folder.iterdir())
-    if not any(file.endswith(".safetensors") for file in files):
+    weights = [file for file in files if _NAMES_OF_WEIGHTS.fullmatch(file)]
+    unread = [file for file in files if file.endswith(".safetensors") and file not in weights]
+    if not weights and not unread:
         pickled = [file for file in files if file.endswith(_PICKLED)]
         if pickled:
             raise InputError(
@@ -111,6 +120,14 @@ def check_files(name: str, folder: Path) -> None:
                 "code when it is read: save it with safetensors (model.safetensors)."
             )
         raise InputError(f"the model folder {name!r} has no weights (model.safetensors).")
+    # What a company publishes beside the weights for its own program is a copy of them.
+    if weights:
+        unread = [file for file in unread if not file.startswith("consolidated")]
+    if unread:
+        raise InputError(
+            f"the model folder {name!r} has weights in {unread[0]}, which nothing reads; expected "
+            "them all in model.safetensors, so merge these into it, or move them away."
+        )
     if not any(_TOKENIZER.fullmatch(file) for file in files):
         raise InputError(
             f"the model folder {name!r} has no tokenizer (tokenizer.json or a vocabulary file): "
@@ -118,7 +135,7 @@ def check_files(name: str, folder: Path) -> None:
         )
 
 
-def _read_json(name: str, path: Path) -> dict[str, Any]:
+def read_json(name: str, path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:

@@ -17,23 +17,29 @@ from mlem_core.models.tokens import TokenizedStimuli, tokenize
 
 # A batch's logits are tokens times vocabulary: 100 MB at 50,000.
 MAX_TOKENS = 512
+# Space (byte-level, SentencePiece), new line, tab and return as tokens begin with them.
+_SPACES = ("Ġ", "▁", "Ċ", "ĉ", "č", "<0x20>", "<0x0A>", "<0x09>", "<0x0D>")
 
 
-def surprisal(stimuli: StimulusSet, name: str, device: str = "auto") -> FloatArray:
+def surprisal(
+    stimuli: StimulusSet, name: str, device: str = "auto", *, whole_words: bool = False
+) -> FloatArray:
     """−log2 of the probability of each word after the words before it: (n_stimuli,), in bits.
 
     The sum over the word's sub-tokens, what is glued to it included: of a text that goes on with
-    them, whether or not the word ends there (Pimentel and Meister 2024 have the difference). A
-    start token comes before the sentence where the model has one; without it the first word has
-    nothing before it and is missing (NaN).
+    them, whether or not the word ends there. A start token comes before the sentence where the
+    model has one; without it the first word has nothing before it and is missing (NaN).
 
     Parameters
     ----------
     stimuli : words
     name : of a model, as for `mlem_core.models.loading.open_model`
+    whole_words : of the word as a whole: times the probability that the next token begins another
+        word, divided by the one that the word's first token begins a word, where it begins with a
+        space (Pimentel and Meister 2024, Oh and Schuler 2024)
 
     Raises InputError: the stimuli are sentences, the model is not causal or cannot be used, a row
-    cannot be read.
+    cannot be read; for `whole_words`, no token begins with a space.
     """
     if stimuli.level != "word":
         raise InputError(
@@ -46,7 +52,26 @@ def surprisal(stimuli: StimulusSet, name: str, device: str = "auto") -> FloatArr
             f"the model {name!r} sees what comes after a word, so that it gives no surprisal; "
             "choose a causal one, such as smollm2 or gpt2."
         )
-    return word_predictions(tokenized(stimuli, loaded), loaded, load_with_head(loaded)).surprisal
+    begins = begins_word(loaded) if whole_words else None
+    tokens, model = tokenized(stimuli, loaded), load_with_head(loaded)
+    return word_predictions(tokens, loaded, model, begins=begins).surprisal
+
+
+def begins_word(loaded: LoadedModel) -> IntArray:
+    """Numbers of the tokens that begin another word, or end the text: (n,).
+
+    They begin with white space, as byte-level tokenizers and SentencePiece write it.
+
+    Raises InputError: there are none.
+    """
+    vocabulary = loaded.tokenizer.get_vocab()
+    spaces = [n for text, n in vocabulary.items() if text.startswith(_SPACES)]
+    if not any(len(text) > 1 for text in vocabulary if text.startswith(_SPACES[:2])):
+        raise InputError(
+            f"no token of {loaded.name} begins with a space, so that it does not say where a word "
+            "ends; choose surprisal in the place of word_surprisal."
+        )
+    return np.unique([*spaces, *loaded.tokenizer.all_special_ids])
 
 
 class Predictions(NamedTuple):
@@ -67,12 +92,15 @@ def word_predictions(
     loaded: LoadedModel,
     model: Any,
     during: During = untouched,
+    *,
+    begins: IntArray | None = None,
 ) -> Predictions:
     """Predictions at stimuli that are tokenised, from a model with its head.
 
     Parameters
     ----------
     during : gives what the sentences of a batch, by their numbers, are run in
+    begins : of `begins_word`, for the surprisal of whole words
     """
     import torch
 
@@ -84,6 +112,7 @@ def word_predictions(
             logs = model(input_ids=ids).logits.float().log_softmax(dim=-1)
             chosen = logs[:, :-1].gather(2, ids[:, 1:, None])[..., 0]
             of_next = -(logs.exp() * logs).sum(dim=-1), logs.argmax(dim=-1)
+            ends = None if begins is None else logs[..., begins].logsumexp(dim=-1).double().cpu()
         bits = -chosen.double().cpu().numpy() / math.log(2)
         spread, best = (each.cpu().numpy() for each in of_next)
         for at, i in enumerate(batch):
@@ -95,6 +124,9 @@ def word_predictions(
                 first = max(first, int(tokens.level == "sentence"))
                 if 0 < first <= last:
                     values[row] = bits[at, first - 1 : last].sum()
+                    if begins is not None and ends is not None:
+                        before = ends[at, first - 1] if tokens.tokens[i][first] in begins else 0.0
+                        values[row] += float(before - ends[at, last]) / math.log(2)
     return Predictions(values, entropy, likeliest)
 
 

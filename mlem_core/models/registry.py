@@ -196,8 +196,12 @@ class ModelFiles:
             return Watched(hashlib.sha256(whole.encode()).hexdigest(), trained.files)
         if self.adapter is not None:
             base = replace(self, adapter=None).watched()
-            parts = tuple(Digested.of(self.adapter / file) for file in ADAPTER)
-            text = " ".join((base.digest, *(part.digest for part in parts)))
+            parts: tuple[Digested, ...] = ()
+            digests = [self.adapter.name]  # the hub's commit
+            if not re.fullmatch(_OF_HUB, digests[0]):
+                parts = tuple(Digested.of(self.adapter / file) for file in ADAPTER)
+                digests = [part.digest for part in parts]
+            text = " ".join((base.digest, *digests))
             return Watched(hashlib.sha256(text.encode()).hexdigest(), (*base.files, *parts))
         if re.fullmatch(_OF_HUB, self.version):
             return Watched(self.version)
@@ -249,12 +253,8 @@ def locate(name: str, fetch: Callable[[str, str | None], Path] | None = None) ->
     ----------
     fetch : gives the folder of a hub model at a revision; without one, `model_paths.snapshot`
 
-    Raises
-    ------
-    ModelUnavailable
-        The hub cannot be reached or does not let us have the model, or its package is missing.
-    InputError
-        There is no such model; the sentence says why.
+    Raises ModelUnavailable: the hub cannot be reached or does not let us have the model, or its
+    package is missing. Raises InputError: there is no such model; the sentence says why.
     """
     control = _CONTROL.fullmatch(name)
     if control:
@@ -266,13 +266,20 @@ def locate(name: str, fetch: Callable[[str, str | None], Path] | None = None) ->
         return _in_package(MODELS[name])
     if "+" in name and place_of(name) is None:
         base, _, adapter = name.rpartition("+")
-        folder = place_of(adapter)
-        if folder is None or not all((folder / file).is_file() for file in ADAPTER):
-            raise InputError(
-                f"the model {name!r} names the adapter {adapter!r} behind its +; expected a folder "
-                f"with {listed(ADAPTER)}."
-            )
-        return replace(locate(base, fetch), adapter=folder, note=f"with the adapter {folder.name}")
+        local = place_of(adapter)
+        folder = locate(adapter, fetch).folder if local is None else local
+        files, note = locate(base, fetch), f"with the adapter {local.name if local else adapter}"
+        if fetch is None or local is not None:
+            if not all((folder / file).is_file() for file in ADAPTER):
+                raise InputError(
+                    f"the model {name!r} names the adapter {adapter!r} behind its +; expected a "
+                    f"folder, or an id of the Hugging Face hub, with {listed(ADAPTER)}."
+                )
+            trained = model_paths.read_json(name, folder / ADAPTER[0])
+            trained_on = str(trained.get("base_model_name_or_path") or base)
+            if Path(trained_on).name != Path(base.partition("@")[0]).name:
+                note += f", which was trained on {trained_on}"
+        return replace(files, adapter=folder, note=note)
     if is_variant(name):
         return _variant(name)
     if not name.strip():

@@ -102,10 +102,8 @@ def from_model(
     progress : called with (done, total) sentences, at least once a second on a usual machine;
         what it raises stops the work and leaves nothing behind.
 
-    Raises
-    ------
-    ModelUnavailable, InputError : as `open_model`; and naming the row, for a sentence longer than
-        the model reads or a word that the tokenizer has no token for.
+    Raises ModelUnavailable, InputError: as `open_model`; and naming the row, for a sentence longer
+    than the model reads or a word that the tokenizer has no token for.
     """
     report = progress or (lambda done, total: None)
     n_sentences = len(set(stimuli.sentences))

@@ -24,7 +24,7 @@ def group_rows(codes: IntArray) -> tuple[IntArray, IntArray]:
             keys += term[column]
     else:
         keys = codes @ np.concatenate(([1], np.cumprod(sizes[:-1])))
-    if total <= 2**16:
+    if total <= max(len(codes), 2**16):
         # Few enough to look up: several times faster than sorting.
         at = np.full(int(total), -1)
         at[keys[::-1]] = np.arange(len(keys))[::-1]

@@ -345,9 +345,7 @@ def products_of_layers(
     read : gives numbers of pairs in the order of the design
     centre : what is taken off each number
 
-    Returns
-    -------
-    (n_blocks, n_blocks, n_layers, n_layers), the same for both orders of two blocks
+    Returns (n_blocks, n_blocks, n_layers, n_layers), the same for both orders of two blocks
     """
     n_blocks = int(block.max()) + 1
     products = np.zeros((n_blocks, n_blocks, n_layers, n_layers))

@@ -311,9 +311,7 @@ def gram_of_basis(columns: PairColumns, A: FloatArray) -> FloatArray:
     columns : those that are sums of products, n_products of them
     A : (n_basis, n_basis) Σ φ(i) φ(i)ᵀ over the stimuli of the set
 
-    Returns
-    -------
-    (n_products, n_products)
+    Returns (n_products, n_products)
     """
     left, right, starts = columns.left, columns.right, columns.starts
     crossed = A[left[:, None], left] * A[right[:, None], right]

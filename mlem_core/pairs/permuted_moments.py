@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.feature_distances import PairwiseColumn
 from mlem_core.pairs.moment_sums import TILE, tiles
 from mlem_core.pairs.moments import PairMoments
 from mlem_core.pairs.pair_columns import ChosenColumns, PairColumns
@@ -85,12 +84,19 @@ class PermutedFeature:
     @cached_property
     def crossed_terms(self) -> _CrossedTerms:
         """Terms of every two of its columns that are sums of products."""
-        return _crossed_terms(self.alone.columns)
-
-    def pairwise_columns(self, permutation: int) -> list[PairwiseColumn]:
-        """Its columns that are no sums of products under a permutation."""
-        numbers, givers = self.numbers[self.pairwise].tolist(), self.givers[permutation]
-        return [self.columns.pairwise_of(number, givers, self.features) for number in numbers]
+        columns = self.alone.columns
+        absolute = np.abs(columns.basis)
+        together = absolute.T @ absolute > 0
+        left, right = columns.left, columns.right
+        first, second = np.nonzero(together[left[:, None], left] & together[right[:, None], right])
+        both = columns.column[first] * len(columns) + columns.column[second]
+        order = np.argsort(both, kind="stable")
+        first, second, both = first[order], second[order], both[order]
+        starts = np.flatnonzero(np.diff(both, prepend=-1))
+        product = np.searchsorted(columns.product_columns, columns.column)
+        sign = columns.sign[first] * columns.sign[second]
+        row, column = product[first[starts]], product[second[starts]]
+        return _CrossedTerms(first, second, sign, starts, row, column)
 
     def target_sums(self, sets: NDArray[np.bool_], targets: Sequence[Target]) -> TargetSums:
         """Sums of products with targets over the pairs inside sets of blocks (n_sets, n_blocks)."""
@@ -224,7 +230,9 @@ class PermutedFeature:
         with all of its columns (n_pairwise, n_columns) and with those of others that are sums of
         products (n_pairwise, n_products).
         """
-        values = np.stack([c.between(rows, stimuli) for c in self.pairwise_columns(permutation)])
+        numbers, givers = self.numbers[self.pairwise].tolist(), self.givers[permutation]
+        columns = (self.columns.pairwise_of(number, givers, self.features) for number in numbers)
+        values = np.stack([column.between(rows, stimuli) for column in columns])
         values[:, rows[:, None] == stimuli] = 0.0
         flat = values.reshape(len(values), -1)
         gram = np.empty((len(values), len(self.numbers)))
@@ -246,9 +254,7 @@ class PermutedFeature:
         first, second : (n_pairs,) the stimuli
         targets : (n_targets, n_pairs)
 
-        Returns
-        -------
-        (n_permutations, n_columns); (n_permutations, n_targets, n_columns)
+        Returns (n_permutations, n_columns); (n_permutations, n_targets, n_columns)
         """
         sums = np.empty((len(self.givers), 1 + len(targets), len(self.numbers)))
         weights = np.concatenate((np.ones((1, len(first))), targets))
@@ -459,23 +465,3 @@ class _CrossedTerms(NamedTuple):
     starts: IntArray
     row: IntArray
     column: IntArray
-
-
-def _crossed_terms(columns: PairColumns) -> _CrossedTerms:
-    absolute = np.abs(columns.basis)
-    together = absolute.T @ absolute > 0
-    left, right = columns.left, columns.right
-    first, second = np.nonzero(together[left[:, None], left] & together[right[:, None], right])
-    both = columns.column[first] * len(columns) + columns.column[second]
-    order = np.argsort(both, kind="stable")
-    first, second, both = first[order], second[order], both[order]
-    starts = np.flatnonzero(np.diff(both, prepend=-1))
-    product = np.searchsorted(columns.product_columns, columns.column)
-    return _CrossedTerms(
-        first,
-        second,
-        columns.sign[first] * columns.sign[second],
-        starts,
-        product[first[starts]],
-        product[second[starts]],
-    )

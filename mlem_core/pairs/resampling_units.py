@@ -135,13 +135,20 @@ class StimulusUnits(NamedTuple):
         return kept_together(self.folds, self.groups, self.items)
 
     @property
-    def counts(self) -> tuple[int, ...]:
-        """Number of units of each kind of `blocks`: sentences; or sentences, items and both."""
-        n_groups = len(np.unique(self.groups))
+    def kinds(self) -> tuple[IntArray, ...]:
+        """(n_stimuli,) number of the unit of each stimulus, from 0, of each kind of `blocks`:
+        sentences; or, with `FEWEST_ITEMS` items or more, sentences, items and both."""
+        sentence = np.unique(self.groups, return_inverse=True)[1]
         if self.items is None or len(np.unique(self.items)) < FEWEST_ITEMS:
-            return (n_groups,)
-        both = np.unique(np.column_stack((self.groups, self.items)), axis=0)
-        return n_groups, len(np.unique(self.items)), len(both)
+            return (sentence,)
+        item = np.unique(self.items, return_inverse=True)[1]
+        both = np.unique(np.column_stack((sentence, item)), axis=0, return_inverse=True)[1]
+        return sentence, item, both.ravel()
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Number of units of each of `kinds`."""
+        return tuple(int(kind.max()) + 1 for kind in self.kinds)
 
     def permuted(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Stimulus whose labels each stimulus has in n permutations: (n, n_stimuli).
@@ -168,7 +175,7 @@ class StimulusUnits(NamedTuple):
         """The blocks of each kind of unit that are left out in turn: of these stimuli always these.
 
         Up to `SINGLE` units are left out one by one; more in `BLOCKS` random blocks of (nearly) as
-        many units each. With fewer than `FEWEST_ITEMS` items sentences alone are left out.
+        many units each.
 
         `most` is how many blocks of each kind there may be; None is as above.
         """
@@ -179,16 +186,11 @@ class StimulusUnits(NamedTuple):
             n_blocks = min(n, most) if most else n if n <= SINGLE else BLOCKS
             return leave_out(n, n_blocks, rng)[:, of_unit]
 
-        sentence = np.unique(self.groups, return_inverse=True)[1]
-        by_sentence = without(sentence)
-        if self.items is None or len(np.unique(self.items)) < FEWEST_ITEMS:
-            return Blocks(by_sentence, (len(by_sentence),))
-        item = np.unique(self.items, return_inverse=True)[1]
-        by_item = without(item)
-        names, both = np.unique(np.column_stack((sentence, item)), axis=0, return_inverse=True)
-        # Where each sentence has one item, what both have in common is the sentence.
-        alone = len(names) == sentence.max() + 1
-        parts = (by_sentence, by_item, by_sentence if alone else without(both.ravel()))
+        kinds = self.kinds
+        parts = [without(kind) for kind in kinds[:2]]
+        for both in kinds[2:]:
+            # Where each sentence has one item, what both have in common is the sentence.
+            parts.append(parts[0] if both.max() == kinds[0].max() else without(both))
         return Blocks(np.concatenate(parts), tuple(len(part) for part in parts))
 
 

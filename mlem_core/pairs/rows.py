@@ -28,7 +28,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import moderate
 from mlem_core.base.typing import FloatArray
 from mlem_core.base.work import each
-from mlem_core.data.neural_rows import TOLERANCE, not_finite, without_rounding
+from mlem_core.data.neural_rows import check_finite, checked_distances
 from mlem_core.pairs.designs import bands
 
 # A tile of the matrix of distances, (stop - start, n): of rows start..stop-1 to the n rows from
@@ -109,15 +109,7 @@ def checked_rows(representations: NDArray[np.floating], layer: str) -> NDArray[n
     rows = np.asarray(representations)
     if not np.issubdtype(rows.dtype, np.floating):
         rows = rows.astype(np.float64)
-    n, row, unit = not_finite(rows)
-    if n:
-        everywhere = int((~np.isfinite(rows)).all(axis=0).sum())
-        units = f" ({everywhere:,} of {rows.shape[1]:,} units in every row)" * bool(everywhere)
-        raise InputError(
-            f"{layer} holds {rows[row, unit]}, a value that is not finite, in row {row + 1}, unit "
-            f"{unit + 1}{f' and in {n - 1:,} more places' * (n > 1)}{units}; every value must be a "
-            "finite number."
-        )
+    check_finite(rows, layer)
     return moderate(rows)
 
 
@@ -126,43 +118,9 @@ def checked_matrix(
 ) -> FloatArray:
     """A matrix of distances (n_stimuli, n_stimuli) as float64, of `moderate` size.
 
-    The diagonal counts as 0 (`without_rounding`). Unless it has to be `complete`, pairs may be NaN.
-
-    Raises InputError: not square, not finite, negative, not symmetric, or similarities.
+    Parameters and errors are those of `mlem_core.data.neural_rows.checked_distances`.
     """
-    square = np.asanyarray(matrix)
-    if square.ndim != 2 or square.shape[0] != square.shape[1]:
-        raise InputError(
-            f"{layer} has the shape {square.shape}; a precomputed distance matrix must be square."
-        )
-    square = without_rounding(square)
-    scale = 0.0
-    for start, stop in bands(len(square), PAIR_ELEMENTS):
-        band = square[start:stop]
-        fine = (np.isfinite(band) & (band >= 0)) | (np.isnan(band) & (not complete))
-        if not fine.all():
-            row, column = np.argwhere(~fine)[0] + (start, 0)
-            raise InputError(
-                f"{layer} holds a distance in row {row + 1}, column {column + 1} that is "
-                f"negative or not finite ({band[row - start, column]:g}); distances must be finite "
-                "and at least 0."
-            )
-        scale = max(scale, float(np.nanmax(band, initial=0.0)))
-    for start, stop in bands(len(square), PAIR_ELEMENTS):
-        own, mirrored = square[start:stop, start:], square[start:, start:stop].T
-        atol = TOLERANCE * scale
-        if not np.allclose(own, mirrored, rtol=TOLERANCE, atol=atol, equal_nan=True):
-            half = ""
-            if not (np.tril(square, -1).any() and np.triu(square, 1).any()):
-                half = ", so fill the triangle that is 0 from the other one"
-            raise InputError(
-                f"{layer} is not symmetric; a distance matrix must equal its transpose{half}."
-            )
-    if np.diag(square).any():
-        raise InputError(
-            f"{layer} is largest on its diagonal ({np.diag(square).max():g}), as similarities are; "
-            "expected distances, such as 1 minus them."
-        )
+    square = checked_distances(matrix, layer, complete=complete)
     return np.asarray(moderate(square), dtype=np.float64)
 
 
@@ -270,12 +228,7 @@ def check_repetitions(given: NDArray[np.floating], layer: str) -> None:
             f"found {given.shape[1]} stimuli; distances over repetitions need at least "
             f"{2 * GROUPS}, as the noise of each pair is taken from others."
         )
-    if not np.isfinite(given).all():
-        at = np.argwhere(~np.isfinite(given))[0] + 1
-        raise InputError(
-            f"{layer} holds a value that is not finite in repetition {at[0]}, row {at[1]}; every "
-            "value must be a finite number."
-        )
+    check_finite(given, layer)
     own = given - given.mean(axis=1, keepdims=True, dtype=np.float64)
     if not np.abs(own - own.mean(axis=0)).max() > _NOTHING * np.abs(own).max():
         raise InputError(

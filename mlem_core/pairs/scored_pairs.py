@@ -267,14 +267,12 @@ def group_pairs(
     """
     limit = GROUPED * (len(first) if counts is None else counts.sum())
     members = stimuli[first], stimuli[second]
-    group, n_groups = np.zeros(len(first), dtype=np.int64), 1
+    representative, group = np.zeros(1, dtype=np.int64), np.zeros(len(first), dtype=np.int64)
     for part in range(len(columns.parts)):
         codes = columns.part_codes(part, *members)
-        group, n_groups = _numbered(group * (codes.max(initial=0) + 1) + codes)
-        if n_groups > limit:
+        representative, group = group_rows(np.stack((codes, group)).T)
+        if len(representative) > limit:
             return None
-    representative = np.empty(n_groups, dtype=np.int64)
-    representative[group[::-1]] = np.arange(len(group))[::-1]
     members = members[0][representative], members[1][representative]
     codes = np.stack(
         [columns.part_codes(part, *members) for part in range(len(columns.parts))], axis=1
@@ -284,19 +282,6 @@ def group_pairs(
         if len(rest) * (own.max(initial=0) + 1) > MOST_COMBINATIONS:
             return None
     return PairGroups(group, representative, codes)
-
-
-def _numbered(keys: IntArray) -> tuple[IntArray, int]:
-    """Number of each of the keys (n,) >= 0 among the distinct ones, and how many these are."""
-    n_keys = int(keys.max(initial=0)) + 1
-    if n_keys > max(len(keys), 2**16):
-        distinct, inverse = np.unique(keys, return_inverse=True)
-        return inverse.astype(np.int64), len(distinct)
-    # Few enough to look up: several times faster than sorting.
-    present = np.zeros(n_keys, dtype=bool)
-    present[keys] = True
-    number = np.cumsum(present) - 1
-    return number[keys], int(number[-1]) + 1
 
 
 @dataclass(frozen=True)

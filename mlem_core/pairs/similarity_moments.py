@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,7 +104,8 @@ def similarity_moments(
             # Moments of ranks mean nothing here.
             no_ranks = np.zeros(len(mean_of_sides), dtype=np.uint32)
             of_layers.append(layer_moments(columns, folds, mean_of_sides, no_ranks))
-            sides.append(_held(values, in_file))
+            flat: Any = np.ascontiguousarray(values, dtype=np.float64).ravel()
+            sides.append(flat if in_file is None else NumbersInFile.of(flat, in_file))
             count(done, len(layers))
         n_sides = len(values)
         value_products = _value_products(block, sides, n_sides, centre)
@@ -149,12 +150,6 @@ def aligned_similarities(
             products[at, other] = products[other, at] = value
         count(at + 1, len(layers))
     return correlations(products)
-
-
-def _held(values: NDArray[Any], file: IO[bytes] | None) -> Any:
-    """The values of the sides of all pairs, in memory or in a file."""
-    flat = np.ascontiguousarray(values, dtype=np.float64).ravel()
-    return flat if file is None else NumbersInFile.of(flat, file)
 
 
 def _value_products(

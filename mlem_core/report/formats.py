@@ -263,7 +263,6 @@ class ExportFormat:
     ----------
     name : ending of its files
     label : what buttons call it
-    mime : its MIME type
     sentence : what it is for
     write : gives the files of a figure; of pixels and SVG one a page
     printed : whether it is a picture with the size and font of a `Paper`, which takes a
@@ -273,7 +272,6 @@ class ExportFormat:
 
     name: str
     label: str
-    mime: str
     sentence: str
     write: Write
     printed: bool = False
@@ -381,7 +379,6 @@ for _format in (
     ExportFormat(
         "pdf",
         "PDF",
-        "application/pdf",
         "For papers: lines and text stay sharp at any size, and the fonts are in the file.",
         partial(_picture, form="pdf"),
         printed=True,
@@ -389,7 +386,6 @@ for _format in (
     ExportFormat(
         "svg",
         "SVG",
-        "image/svg+xml",
         "For papers and for drawing programs: lines and text stay sharp and can be edited.",
         partial(_picture, form="svg"),
         printed=True,
@@ -397,7 +393,6 @@ for _format in (
     ExportFormat(
         "png",
         "PNG",
-        "image/png",
         "For slides and web pages: pixels.",
         partial(_picture, form="png"),
         printed=True,
@@ -406,14 +401,12 @@ for _format in (
     ExportFormat(
         "html",
         "HTML",
-        "text/html",
         "An interactive page that needs no network (5 MB).",
         partial(_picture, form="html"),
     ),
     ExportFormat(
         "csv",
         "CSV",
-        "text/csv",
         "The table that the figure is drawn from. Cells that a spreadsheet would run as formulas "
         "are escaped.",
         lambda drawn, name, paper: {f"{name}.csv": csv_bytes(drawn.data)},
@@ -421,7 +414,6 @@ for _format in (
     ExportFormat(
         "tex",
         "LaTeX",
-        "application/x-tex",
         "The numbers of the figure as a table for a paper; it needs the packages booktabs and "
         "longtable.",
         _table,

@@ -15,8 +15,8 @@ import contextlib
 import hashlib
 import json
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -128,20 +128,18 @@ class Store:
                 return existing
             self._clean(key)
             folder = self.root / stage / key
-            unfinished = Path(tempfile.mkdtemp(prefix=f"{key}.", dir=self._temporary))
             try:
-                with making(canonical(depends_on).decode()):
-                    make(unfinished)
-                seal(unfinished, identity)
-                folder.parent.mkdir(exist_ok=True)
-                self._remove(folder, key)
-                moved(unfinished, folder)
+                with self._unfinished(key) as unfinished:
+                    with making(canonical(depends_on).decode()):
+                        make(unfinished)
+                    seal(unfinished, identity)
+                    folder.parent.mkdir(exist_ok=True)
+                    self._remove(folder, key)
+                    moved(unfinished, folder)
             except OSError as error:
                 if is_full(error):
                     raise _full(self.root) from error
                 raise
-            finally:
-                shutil.rmtree(unfinished, ignore_errors=True)
             return folder
 
     def remove(self, stage: str, version: int, /, **depends_on: Any) -> None:
@@ -150,6 +148,16 @@ class Store:
         self.check_writable()
         with self._locked(key, None):
             self._remove(self.root / stage / key, key)
+
+    @contextlib.contextmanager
+    def _unfinished(self, key: str) -> Iterator[Path]:
+        """A new folder, which is removed at the end, whenever a signal comes."""
+        folder = self._temporary / f"{key}.{secrets.token_hex(4)}"
+        try:
+            folder.mkdir(0o700)
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     @contextlib.contextmanager
     def _locked(self, key: str, waiting: Callable[[], None] | None) -> Iterator[None]:
@@ -182,9 +190,8 @@ class Store:
         """Take a damaged entry out of the way, in one step where readers are concerned."""
         forget(folder)
         if folder.exists() or folder.is_symlink():
-            grave = Path(tempfile.mkdtemp(prefix=f"{key}.", dir=self._temporary))
-            folder.rename(grave / "entry")
-            shutil.rmtree(grave, ignore_errors=True)
+            with self._unfinished(key) as grave:
+                folder.rename(grave / "entry")
 
 
 def _sound_entry(root: Path, stage: str, identity: dict[str, Any]) -> Path | None:

@@ -151,16 +151,15 @@ def _entries_of_extensions(
 
 def _pairs_behind(analysis: Analysis, pair: tuple[Layer, Layer], store: Store) -> list[Path | None]:
     """The entries of the store with the pairs of stimuli behind each term of two layers."""
-    from mlem_core.inference import pair_contributions
+    from mlem_core.inference import pair_contributions as behind
     from mlem_core.measures.decomposition import UNEXPLAINED
 
     features, entries = analysis.select().features, []
     for term in (*features, UNEXPLAINED):
         for most in (True, False):
-            pair_contributions.pair_contributions(analysis, store, pair, features, term, most=most)
-            entries.append(
-                pair_contributions.kept_at(analysis, store, pair, features, term, most=most)
-            )
+            behind.pair_contributions(analysis, store, pair, features, term, most=most)
+            key = behind.key_of(analysis, pair, features, term, most)
+            entries.append(behind.STAGE.where(store, key))
     return entries
 
 

@@ -21,7 +21,6 @@ from mlem_core.models.arrays import (
     open_arrays,
     seem_distances,
 )
-from mlem_core.pairs.distances import condensed_from_matrix
 
 
 class FoundTable(NamedTuple):
@@ -89,12 +88,9 @@ def arrays_of(
         return FoundArrays({}, (), False, str(error), asks=True)
     if repeated and not of_distances:
         check_repeated(file, arrays, len(stimuli))
-    for layer, name in arrays.names.items():
-        if of_distances:
-            condensed_from_matrix(arrays.read(layer), layer=name)
     names = arrays.names if arrays.named else {layer: str(layer) for layer in arrays.names}
     left_out = (f"A layer is left out: {why}" for why in arrays.left_out)
-    distances = of_distances or seem_distances(arrays, len(stimuli))
+    distances = of_distances or seem_distances(arrays)
     return FoundArrays(names, (*left_out, *arrays.notes), distances)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from mlem_core.analysis.source import SURPRISAL, StimulusSource, added_column
+from mlem_core.analysis.source import StimulusSource, added_column
 from mlem_core.base.errors import InputError
 from mlem_core.data.reading.content import ReadAs
 from mlem_core.data.reading.table import Table
@@ -112,7 +112,7 @@ def _with_roles(draft: Draft) -> None:
     assert draft.source is not None
     roles, changed = draft.roles, _changed(draft)
     add = choices.get("add") or []
-    draft.later = {one: added_column(one) for one in add if one.startswith(f"{SURPRISAL}:")}
+    draft.later = {one: added_column(one) for one in add if ":" in one}
     source = draft.source
     if draft.kind == "table":
         source = replace(source, roles=tuple(changed.items()))
@@ -151,9 +151,6 @@ def change_roles(draft: Draft, roles: dict[str, str]) -> None:
     choices.put("roles", state.texts_of(_changed(replace(draft, roles=draft.roles | roles))))
 
 
-MOST_MB = 500
-
-
 def of_column(draft: Draft, column: str) -> list[str]:
     """The vectors that a column is a part of."""
     there = () if draft.source is None else draft.source.vectors
@@ -182,7 +179,6 @@ def show_given(draft: Draft) -> None:
                 "An RDM from a file (.npy, .csv)",
                 "form rdm",
                 _take,
-                most_mb=MOST_MB,
                 type=["npy", "csv", "tsv", "txt"],
                 help="Distances between the stimuli as a feature of their own, such as ratings. A "
                 "square matrix in the order of the stimuli, or with names (of stimuli or items) in "

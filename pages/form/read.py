@@ -24,7 +24,6 @@ from pages.parts import choices, stored
 from pages.parts.choices import plain
 
 LEVELS = {"word": "words in their sentences", "sentence": "whole sentences"}
-MOST_MB = 500
 PREVIEW = 8
 ENCODINGS = (
     "utf-8", "utf-16", "windows-1252", "windows-1250", "windows-1251", "mac-roman", "shift-jis",
@@ -82,7 +81,6 @@ def stimuli_uploader() -> None:
         "Upload a table (.csv, .tsv, .txt, .xlsx, .parquet, .jsonl) or a treebank (.conllu)",
         "stimuli",
         _take,
-        most_mb=MOST_MB,
         accept_multiple_files=True,
         help="A table: one row a stimulus, with a header; one column holds the sentences, and how "
         "it is written is detected. Several .conllu files at once are one treebank.",
@@ -113,7 +111,6 @@ def _choose(draft: Draft) -> None:
         "Template",
         data=TEMPLATE,
         file_name="template.csv",
-        mime="text/csv",
         icon=":material/download:",
         on_click="ignore",
         help="A CSV of ten words of four sentences, to be replaced by yours.",

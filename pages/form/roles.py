@@ -164,7 +164,7 @@ def _free(draft: Draft) -> None:
     def label(name: str) -> str:
         what, colon, model = name.partition(":")
         named = ADDED[what].label.removeprefix("the ") if what in ADDED else plain(what)
-        return f"surprisal in {model}" if colon else named
+        return f"{what.replace('_', ' ')} in {model}" if colon else named
 
     with st.container(horizontal=True, vertical_alignment="bottom"):
         st.pills(

@@ -16,7 +16,7 @@ import streamlit as st
 
 from mlem_core.analysis.grouped import of_these
 from mlem_core.analysis.planning import resolvable
-from mlem_core.analysis.source import READING, SURPRISAL, StimulusSource
+from mlem_core.analysis.source import READING, StimulusSource
 from mlem_core.analysis.spec import OF_FILES, OF_MODELS, AnalysisSpec, parameters
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import in_text, parse_names
@@ -70,10 +70,7 @@ def value_of(name: str) -> Any:
 
     A text that is none of the choices is the default too, and a number the nearest in its range.
 
-    Raises
-    ------
-    InputError
-        Another text that cannot be read.
+    Raises InputError: another text that cannot be read.
     """
     described, default = parameters()[name], getattr(AnalysisSpec, name)
     text, texts = choices.get_one(name), choices.get(name) or []
@@ -97,10 +94,7 @@ def value_of(name: str) -> Any:
 def read_as() -> dict[str, Any]:
     """The fields of `StimulusSource` that say which stimuli, and how their file is read.
 
-    Raises
-    ------
-    InputError
-        The upload is not on this machine; the URL holds what cannot be.
+    Raises InputError: the upload is not on this machine; the URL holds what cannot be.
     """
     name = stimuli()
     its = kind(name)
@@ -144,7 +138,7 @@ def own_name(asked: str, taken: Collection[str], otherwise: str) -> str:
 
 
 def uploader(
-    label: str, what: str, take: Callable[[Any], None], *, most_mb: int, **more: Any
+    label: str, what: str, take: Callable[[Any], None], *, most_mb: int = 500, **more: Any
 ) -> None:
     """Draw what takes files, which is empty again once they are taken, and why it could not.
 
@@ -197,10 +191,7 @@ def _selected(source: dict[str, Any], features: tuple[str, ...], _stimuli: Any) 
 def load_stimuli_of(source: StimulusSource, features: tuple[str, ...] | None = None) -> Any:
     """The `StimulusSet` of a source, with all or some features, read once for a store.
 
-    Raises
-    ------
-    InputError
-        As `StimulusSource.load_stimuli`.
+    Raises InputError: as `StimulusSource.load_stimuli`.
     """
     stimuli = stored.read("stimuli", **asdict(source))
     return stimuli if features is None else _selected(asdict(source), features, stimuli)
@@ -252,7 +243,7 @@ def _roles(spec: AnalysisSpec) -> dict[str, str]:
     asked = asdict(spec)
     source = {each.name: asked[each.name] for each in fields(StimulusSource)}
     # The models that give surprisal are not run for it.
-    source["add"] = tuple(name for name in spec.add if not name.startswith(SURPRISAL))
+    source["add"] = tuple(name for name in spec.add if ":" not in name)
     try:
         features = stored.read("stimuli", **source).features
     except InputError:
@@ -327,10 +318,14 @@ def field(name: str, stimuli: StimulusSet | None = None) -> None:
     """Draw the widget of a field of `AnalysisSpec`; of `values` only where there are stimuli."""
     described, default = parameters()[name], getattr(AnalysisSpec, name)
     more = {"placeholder": described.metavar, "help": described.text}
-    if name == "folds_over" and stimuli is not None and stimuli.level == STIMULUS:
-        choices.choose_parameter(name, **_of_no_text(stimuli, described.labels))
-    elif isinstance(default, bool) or described.choices is not None:
-        choices.choose_parameter(name)
+    if isinstance(default, bool):
+        now = "yes" if default else "no"
+        choices.choose_one(described.label, ["no", "yes"], name, now, help=described.text)
+    elif described.choices is not None:
+        labels, text = described.labels, described.text
+        if name == "folds_over" and stimuli is not None and stimuli.level == STIMULUS:
+            labels, text = _of_no_text(stimuli, labels)
+        choices.choose_one(described.label, labels, name, default, help=text)
     elif described.parse is int and described.range is not None:
         choices.whole_number(described.label, name, default, *described.range, help=described.text)
     elif name == "values":
@@ -342,7 +337,7 @@ def field(name: str, stimuli: StimulusSet | None = None) -> None:
         choices.text_field(described.label, name, **more)
 
 
-def _of_no_text(stimuli: StimulusSet, labels: Mapping[str, str]) -> dict[str, Any]:
+def _of_no_text(stimuli: StimulusSet, labels: Mapping[str, str]) -> tuple[dict[str, str], str]:
     """Labels and help of what folds are over, of stimuli that are neither words nor sentences."""
     units = Units.of(stimuli)
     text = (
@@ -350,7 +345,7 @@ def _of_no_text(stimuli: StimulusSet, labels: Mapping[str, str]) -> dict[str, An
         "(of the column item), or both. Over items and both, two stimuli of one item are no test "
         "pair. Over both only one stimulus in as many as there are folds is tested."
     )
-    return {"labels": {**labels, "sentences": units.groups}, "help": text}
+    return {**labels, "sentences": units.groups}, text
 
 
 @stored.kept(32, copied=True)

@@ -18,7 +18,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from mlem_core.analysis.spec import AnalysisSpec, parameters
+from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.text import sentence_case
 from mlem_core.base.typing import Progress
 from mlem_core.extending import screens
@@ -280,19 +280,3 @@ def without_minus_zero(table: pd.DataFrame, digits: int = 3) -> pd.DataFrame:
     numbers = table.select_dtypes("float")
     shown_as_zero = (numbers < 0) & (numbers > -0.5 * 10.0**-digits)
     return table.assign(**{name: numbers[name].mask(shown_as_zero[name], 0.0) for name in numbers})
-
-
-def choose_parameter(parameter: str, **more: Any) -> str:
-    """Chosen value of a field of `AnalysisSpec`, with its label; of one that is so or not,
-    "yes" or "no".
-
-    Parameters
-    ----------
-    more : `help` and `labels`, where they are not the field's; the rest goes to the widget
-    """
-    described, default = parameters()[parameter], getattr(AnalysisSpec, parameter)
-    labels = more.pop("labels", described.labels)
-    if isinstance(default, bool):
-        default, labels = "yes" if default else "no", {"no": "no", "yes": "yes"}
-    more = {"help": described.text, **more}
-    return choose_one(described.label, labels, parameter, default, **more)

@@ -12,7 +12,7 @@ from typing import Any
 import streamlit as st
 
 from mlem_core.analysis.analysis import Analysis, Selection
-from mlem_core.analysis.files import of_selection, python_of, shell_line
+from mlem_core.analysis.files import python_of, shell_line
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, many
 from mlem_core.base.typing import Layer
@@ -290,7 +290,6 @@ def _offer_file(
             f"{labels[1]} ({path.stat().st_size / 1e6:.1f} MB)",
             data=path.read_bytes,
             file_name=f"{stem}-{file_name}",
-            mime="application/octet-stream",
             key=f"download {kind}",
             type="primary",
             icon=":material/download:",
@@ -301,7 +300,9 @@ def _offer_file(
 
 def _as_text(view: View) -> None:
     """What is shown as a command and in Python, to be copied."""
-    spec = of_selection(view.analysis.spec, view.selection, view.shown().all_features)
+    spec = view.analysis.spec
+    if len(view.features) < len(view.shown().all_features):
+        spec = replace(spec, features=view.selection.features)
     pair = view.chosen_pair
     lines = [shell_line("analyze", spec, "--out=results")]
     if pair is not None:

@@ -123,15 +123,9 @@ def score_chance(view: View) -> None:
 def around(interval: Sequence[float] | None, more: str = "") -> dict[str, Any]:
     """Arguments of `st.metric` that write an interval, and more of it, below its number."""
     if interval is None or interval[0] != interval[0]:
-        return below_metric("")
-    return below_metric(f"{fraction(interval[0])} to {fraction(interval[1])}{more}")
-
-
-def below_metric(span: str) -> dict[str, Any]:
-    """Arguments of `st.metric`, for an interval in words; none where that is empty."""
-    if not span:
         return {}
-    return {"delta": f"95 % CI {span}", "delta_color": "off", "delta_arrow": "off"}
+    span = f"95 % CI {fraction(interval[0])} to {fraction(interval[1])}{more}"
+    return {"delta": span, "delta_color": "off", "delta_arrow": "off"}
 
 
 def say_of_pair(view: View, a: str, b: str) -> None:

@@ -22,8 +22,8 @@ from mlem_core.base.typing import parse_layer
 from mlem_core.figures.canvas import canvas_data, lacking_maps
 from mlem_core.figures.context import FigureContext
 from mlem_core.figures.stimulus_maps import points_of
+from mlem_core.inference import pair_contributions as behind
 from mlem_core.inference.explained import settled
-from mlem_core.inference.pair_contributions import kept_at, pair_contributions
 from mlem_core.measures.decomposition import UNEXPLAINED, is_identity
 from mlem_core.report.page import script, style
 from mlem_core.tasks.followups import Followup
@@ -198,14 +198,16 @@ def _pairs(view: View) -> None:
         )
     sides, most = [parse_layer(a), parse_layer(b)], which == MOST
     models = sorted({model for model, _ in sides})
-    asked = view.analysis, stored.store(), sides, view.selection.features, term
+    store, asked = stored.store(), (sides, view.selection.features, term)
     # They have been looked up before, or came with the example.
     looked_up = "The pairs are looked up in the representations of "
-    if kept_at(*asked, most=most) is None and lacks(view.job_id, view.analysis, models, looked_up):
+    kept = behind.STAGE.where(store, behind.key_of(view.analysis, *asked, most))
+    if kept is None and lacks(view.job_id, view.analysis, models, looked_up):
         return
     with st.spinner("Looking for the pairs of stimuli …"):
         pairs = shown.once(
-            ("behind", *sides, term, most), lambda: pair_contributions(*asked, most=most)
+            ("behind", *sides, term, most),
+            lambda: behind.pair_contributions(view.analysis, store, *asked, most=most),
         )
     if pairs.empty:
         st.caption("There are no such pairs.")

@@ -1,12 +1,13 @@
 """An analysis as a command and in Python gives the same analysis."""
 
 import shlex
+from dataclasses import replace
 
 import pytest
 from inputs import in_files, words
 
 from mlem_core import AnalysisSpec, Store, run
-from mlem_core.analysis.files import of_selection, options_of, python_of, shell_line
+from mlem_core.analysis.files import options_of, python_of, shell_line
 from mlem_core.analysis.spec import parameters
 from mlem_core.base.errors import InputError
 from mlem_core.cli.commands import main, parser
@@ -50,8 +51,7 @@ def test_what_is_shown_runs_as_its_command_and_in_python(tmp_path, monkeypatch, 
     monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "store"))
     spec = in_files(tmp_path, table, {"one": layers})
     made = run(spec, Store())
-    shown = made.select(["noun", "length"])
-    own = of_selection(spec, shown, [feature.name for feature in made.stimuli.features])
+    own = replace(spec, features=made.select(["noun", "length"]).features)
     assert main(shlex.split(shell_line("why", own, "one:0", "one:1"))[1:]) == 0
     said = capsys.readouterr().out
     names = {"profiles": None}

@@ -174,7 +174,7 @@ def test_surprisal_is_of_the_model_as_it_is_now(two, tmp_path, monkeypatch):
     model.mkdir()
     asked = StimulusSource(str(two), add=(f"surprisal:{model}",))
 
-    def surprisal(stimuli, name):
+    def surprisal(stimuli, name, **_):
         given.append(float((model / "model.safetensors").read_text()))
         return np.array([given[-1], 0.0])
 

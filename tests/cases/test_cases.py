@@ -12,10 +12,11 @@ import pytest
 import safetensors.numpy
 import scipy.io
 import tiny
-from inputs import for_each, refused
+from inputs import RIDGE, for_each, refused
 from scipy.spatial.distance import squareform
+from scipy.stats import spearmanr
 
-from mlem_core import compare, read_csv
+from mlem_core import AnalysisSpec, compare, read_csv, run
 from mlem_core.cli.commands import main
 from mlem_core.figures.glyphs import drawn_texts, missing_glyphs
 from mlem_core.models.loading import open_model
@@ -75,7 +76,7 @@ TABLES = {
 ELSEWHERE = {
     "lora-beside-base": "models/test_registry.py::test_a_folder_that_cannot_be_used_is_told",
     "model-gemma3-multimodal": "models/test_architectures.py::test_the_language_model_of_a_multi",
-    "surprisal-of-the-word": "models/test_weights.py::test_surprisal_is_transformers_own_loss",
+    "surprisal-of-the-word": "models/test_weights.py::test_probabilities_of_all_words_of_a_c",
     "compare-index": "cases/test_cases.py::test_a_table_with_names_is_matched_by_them_in_python",
     "figure-labels": "cases/test_cases.py::test_labels_in_letters_without_a_font_are_named",
 }
@@ -84,7 +85,7 @@ ELSEWHERE = {
 def test_every_case_is_tried():
     text = Path(__file__).read_text()
     folders = [path.name for path in CASES.iterdir() if path.is_dir() and path.name[0] != "_"]
-    assert len(folders) + len(ELSEWHERE) == 34
+    assert len(folders) + len(ELSEWHERE) == 35
     assert not [folder for folder in folders if f'"{folder}' not in text]
     for place in ELSEWHERE.values():
         file, _, name = place.partition("::")
@@ -211,6 +212,7 @@ def without_diagonal(path):
     ("meadows-mat/ma_1D.mat", of_meadows, ("stimuli of ma_1D.mat holds text", "in the order")),
     ("rdm-cosine-float32/rdm.npz", without_diagonal, ()),
     ("rdm-nan-diagonal/rdm.npz", without_diagonal, ()),
+    ("rdm-nan-pairs/rdm.npz", without_diagonal, ()),  # what is done with them: below
 )
 def test_layers_of_a_file(file, layers, facts):
     path = CASES / file
@@ -222,6 +224,25 @@ def test_layers_of_a_file(file, layers, facts):
         np.testing.assert_allclose(found[layer], array, rtol=1e-6)
     said = " ".join(found.notes)
     assert bool(said) == bool(facts) and not [fact for fact in facts if fact not in said], said
+
+
+def test_pairs_that_an_rdm_lacks_are_left_out(store):
+    """The similarity with another RDM is that of the 1,098 pairs that both have."""
+    files = {name: CASES / f"rdm-{name}" / "rdm.npz" for name in ("nan-pairs", "nan-diagonal")}
+    spec = AnalysisSpec(
+        str(files["nan-pairs"].with_name("stimuli.csv")),
+        representations={name: str(path) for name, path in files.items()},
+        distance="precomputed",
+        **RIDGE,
+    )
+    analysis = run(spec, store, progress=False)
+    (notice,) = (one for one in analysis.notices if "1,128" in one)
+    assert "30 of 1,128" in notice and "nan-pairs" in notice
+    pairs = np.triu_indices(48, 1)
+    a, b = (np.load(path)["IT"][pairs] for path in files.values())
+    known = np.isfinite(a)
+    rho = spearmanr(a[known], b[known]).statistic
+    assert known.sum() == 1098 and analysis.rsa[0, 1] == pytest.approx(rho, abs=1e-9)
 
 
 @pytest.fixture(scope="module")

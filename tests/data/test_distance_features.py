@@ -130,7 +130,7 @@ def changed(row, column, value, both=True):
     (changed(2, 4, np.nan), "has nan in row 3, column 5"),
     (changed(2, 4, -0.5), "has -0.5 in row 3, column 5"),
     (changed(2, 4, 9.0, both=False), "has 9 in row 3, column 5 and is not symmetric"),
-    (1 - square() / square().max(), "has 1 in row 1, column 1, on its diagonal"),
+    (1 - square() / square().max(), "is largest on its diagonal (1)"),
     (np.zeros((N, N)), "the largest distance of the RDM of 'own' is 0"),
 )
 def test_what_is_wrong_with_an_rdm_is_said_with_its_place(distances, fact):

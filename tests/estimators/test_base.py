@@ -231,6 +231,16 @@ def test_numbers_of_any_kind_give_one_fit(data, change):
     np.testing.assert_array_equal(*weights)
 
 
+@for_each("model", MODELS[0], MODELS[3], MODELS[5])
+def test_big_endian_numbers_give_the_fit_of_native_ones(model, data):
+    table, layer = data
+    swapped = table.astype(dict.fromkeys(table.select_dtypes("number"), ">f8"))
+    pairs = ((table, layer), (table, layer.astype(">f8")), (swapped, layer.astype(">f8")))
+    first, *others = (clone(model).fit(X, y).coef_ for X, y in pairs)
+    for weights in others:
+        np.testing.assert_array_equal(first, weights)
+
+
 NUMBERS = ([], [-1.0], [1.0, -1.0], [np.nan], [np.inf], [1e12], ["a"], [None], [True], [[1.0]])
 WRONG_PARAMETERS = {
     "alphas": (MODELS[0], (*NUMBERS, 1.0, None, "1", {1.0}, iter([1.0]))),

@@ -172,6 +172,18 @@ def test_a_signal_leaves_nothing(tmp_path, number, status):
     assert not [path for folder in folders for path in folder.iterdir()]
 
 
+@for_each("seconds", 0.05, 0.5, 1.5)
+def test_a_signal_at_the_start_leaves_nothing(tmp_path, seconds):
+    """Before it is heeded it ends the process by itself; while modules are imported it is."""
+    running = analyze(tmp_path, "--bootstrap", "1000000", by=subprocess.Popen)
+    time.sleep(seconds)
+    running.terminate()
+    said = running.communicate(timeout=120)[1]
+    assert (running.returncode, said) in ((143, b"stopped\n"), (-signal.SIGTERM, b""))
+    folders = (tmp_path / "store" / "unfinished", tmp_path / "tmp", tmp_path / "work")
+    assert not [path for folder in folders if folder.exists() for path in folder.iterdir()]
+
+
 ODD = (
     "", " ", "-1", "0", "1", "nan", "inf", "1e999", "0.5", "9223372036854775808", "1" * 400,
     "1" * 5000, "٣", "a\0b", "x\udcff", "a\nb", "../..", "/dev/null", "/", "x" * 300, "=", "m=",

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from figure_tables import FEATURES, distances_of, importance_of, named, of_type, scores_of
+from mlem_core.figures.trajectories import trajectories
 
 from mlem_core.extensions.audit.figures import audit_map
 from mlem_core.extensions.audit.flags import CONTROL, SAYS
@@ -15,7 +16,6 @@ from mlem_core.figures.groups import group_profiles
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.stimuli import feature_counts
 from mlem_core.figures.style import Annotations
-from mlem_core.figures.trajectories import trajectories
 from mlem_core.figures.value_distances import value_matrices
 from mlem_core.figures.why import waterfall
 

@@ -1,6 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.spatial.distance import squareform
 from scipy.stats import spearmanr
 from sklearn.linear_model import Ridge
 
@@ -16,7 +17,7 @@ from mlem_core.groups.property_tests import (
 )
 from mlem_core.groups.second_level import Divisions, fold_fits, orders_of, second_level
 from mlem_core.models.availability import systems_table
-from tests.inputs import refused
+from tests.inputs import for_each, refused
 
 
 def systems(n, rng):
@@ -66,6 +67,34 @@ def test_it_is_ridge_on_explicit_pairs_and_names_the_planted_property():
                 falls.append((fold, division, fall))
     by_fold = pd.DataFrame(falls).groupby([0, 1])[2].mean()
     assert of.loc["date", "importance"] == pytest.approx(by_fold.mean(), abs=1e-9)
+
+
+@for_each(
+    "names, groups, kinds, note",
+    (["constant"], (), (), "no property differs; expected one that some systems share"),
+    (["constant", "number", "unknown"], (), (), "no property differs"),
+    (["constant"], (("g", ("constant",)),), (), "no property differs"),
+    (["halves"], (), (("halves", "ignore"),), "no property differs"),
+    (["each"], (), (), "another label in each"),
+    (["each", "constant", "halves"], (), (), "another label in each"),
+)
+@for_each("is_measured", True, False)
+def test_properties_that_tell_no_systems_apart_are_named(names, groups, kinds, note, is_measured):
+    distances = squareform(np.random.default_rng(0).random(36))
+    cells = {
+        "constant": ["a"] * 9,
+        "number": ["1"] * 9,
+        "unknown": [None] * 9,
+        "each": list("abcdefghi"),
+        "halves": list("xxxxyyyyy"),
+    }
+    properties = Properties.of_cells({name: cells[name] for name in names}, groups, kinds)
+    measured = {"rsa": Squares(distances)} if is_measured else {}
+    found = second_level(measured, properties, groups=list("ABCDEFGHI"))
+    if properties.values and not is_measured:
+        note = "no distances over halves"
+    assert any(note in line for line in found.lines())
+    assert [*found.importances["property"]] == [*properties.values] * is_measured
 
 
 def test_a_division_without_three_folds_has_the_smallest_penalty():

@@ -11,7 +11,6 @@ from scipy.stats import t
 
 from mlem_core import Store, explain, with_intervals
 from mlem_core.analysis import similarities
-from mlem_core.extensions.audit.flags import check
 from mlem_core.extensions.audit.stage import STAGE, audit
 from mlem_core.inference.block_influence import ComparedLayers
 from mlem_core.inference.intervals import similarity_table
@@ -175,5 +174,4 @@ def test_intervals_of_all_layers_and_audit_take_it_by_its_name(planted, name):
     assert audited.pairs[f"{name}_before"][0] == pytest.approx(values[0, 1])
     # What depends on no distance stays as it is with another one.
     assert set(audited.pairs["variant"]) == {"without-outliers", "standardised"}
-    kept = whole.kept(STAGE, store, similarity=name)
-    assert kept.similarity.name == name and check(kept, A, B) == check(audited, A, B)
+    assert whole.kept(STAGE, store, similarity=name).similarity.name == name

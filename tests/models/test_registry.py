@@ -97,6 +97,10 @@ def served(bert, fresh_hub, monkeypatch, tmp_path):
     """The hub's interface, as far as it is used, on this machine: one model, `someone/bert`."""
     public = Path(shutil.copytree(bert, tmp_path / "public"))
     (public / "pytorch_model.bin").write_bytes(b"not to be fetched")
+    adapter = tmp_path / "lora"  # of another base
+    adapter.mkdir()
+    (adapter / "adapter_model.safetensors").write_bytes(bytes(64))
+    (adapter / "adapter_config.json").write_text('{"base_model_name_or_path": "else/where"}')
     asked: list[str] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -113,10 +117,14 @@ def served(bert, fresh_hub, monkeypatch, tmp_path):
             path = self.path.partition("?")[0]
             kind = {"Content-Type": "application/json"}
             # `someone/pickled` has safetensors in a pull request only.
-            own, path = path, path.replace("someone/pickled", "someone/bert")
+            own = path
+            for other in ("someone/pickled", "someone/lora"):
+                path = path.replace(other, "someone/bert")
             commit = REQUEST if "/refs%" in path or REQUEST in path else COMMIT
-            lacks = WEIGHTS if own != path and commit == COMMIT else ""
+            lacks = WEIGHTS if "someone/pickled" in own and commit == COMMIT else ""
             files = [file for file in public.iterdir() if file.name != lacks]
+            if "someone/lora" in own:
+                files = list(adapter.iterdir())
             if path.endswith("/refs"):
                 refs = [{"name": "main", "ref": "refs/heads/main", "targetCommit": COMMIT}]
                 requests = [
@@ -142,7 +150,8 @@ def served(bert, fresh_hub, monkeypatch, tmp_path):
             elif path.startswith("/api/models/someone/gated"):
                 self.answer(403, b"{}", {"X-Error-Code": "GatedRepo"})
             elif path.startswith(f"/someone/bert/resolve/{commit}/"):
-                body = (public / path.rpartition("/")[2]).read_bytes()
+                folder = adapter if "someone/lora" in own else public
+                body = (folder / path.rpartition("/")[2]).read_bytes()
                 etag = f'"{hashlib.sha256(body).hexdigest()}"'
                 self.answer(200, body, {"ETag": etag, "X-Repo-Commit": commit})
             else:
@@ -174,6 +183,20 @@ def test_a_hub_model_is_fetched_once_and_then_needs_no_network(served, monkeypat
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     assert registry.identity("someone/bert") == COMMIT
     assert open_model("someone/bert", "cpu").n_layers == 3
+
+
+def test_an_adapter_of_the_hub_is_fetched(served, bert):
+    name = f"{bert}+someone/lora"
+    assert look_up(name).where == "hub"
+    now = registry.identity_now(name)
+    files = registry.locate(name)
+    assert files.note == "with the adapter someone/lora, which was trained on else/where"
+    assert now == files.identity != registry.identity(str(bert))
+    assert sorted(file.name for file in files.adapter.iterdir()) == list(registry.ADAPTER)
+    with refused("adapter_config.json", "BASE+ADAPTER"):
+        open_model("someone/lora", "cpu")
+    with refused("'someone/bert'", "a folder, or an id", "adapter_model.safetensors"):
+        open_model(f"{bert}+someone/bert", "cpu")
 
 
 def test_a_revision_is_fetched_by_its_name(served, monkeypatch):
@@ -279,6 +302,12 @@ def larger_vocabulary(folder):
     ),
     (written({"adapter_model.bin": b"", WEIGHTS: None}), ("adapter_model.bin", "merge")),
     (written({"adapter_model.bin": b"", "config.json": None}), ("adapter_model.bin", "merge")),
+    (written({"pytorch_lora.bin": b""}), ("pytorch_lora.bin", "not applied", "BASE+ADAPTER")),
+    (written({"extra.safetensors": b""}), ("extra.safetensors, which nothing reads",)),
+    (
+        written({"consolidated.safetensors": b"", WEIGHTS: None}),
+        ("consolidated.safetensors, which nothing reads", WEIGHTS),
+    ),
     (written({"config.json": None}), ("no config.json",)),
     (written({"config.json": b"{not json"}), ("config.json", "not valid JSON")),
     (
@@ -299,6 +328,11 @@ def test_a_folder_that_cannot_be_used_is_told_in_a_sentence(folder, spoil, facts
     spoil(folder)
     with refused(*facts):
         open_model(str(folder), "cpu")
+
+
+def test_a_copy_of_the_weights_for_another_program_may_lie_beside_them(folder):
+    (folder / "consolidated.safetensors").write_bytes(b"")
+    assert open_model(str(folder), "cpu").n_layers == 3
 
 
 def test_newer_weights_that_are_not_read_are_told(bert, tmp_path):

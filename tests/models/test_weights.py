@@ -1,6 +1,8 @@
 """Weights packed, of GGUF, random, read both ways; surprisal; layers kept and as a pass goes on."""
 
 import dataclasses
+import itertools
+import json
 import math
 import shutil
 import sys
@@ -12,21 +14,31 @@ import pandas as pd
 import pytest
 import safetensors.numpy
 import tiny
+import tokenizers
 import torch
 import transformers
 from inputs import for_each, refused
 from tiny import close, sentence_stimuli, word_stimuli
 
-from mlem_core import Store, from_frame
+from mlem_core import Store, from_frame, write_csv
+from mlem_core.analysis.source import StimulusSource
 from mlem_core.models import forward, representations
 from mlem_core.models.bidirectional import BidirectionalMambaConfig, BidirectionalMambaModel
 from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.forward import hidden_states, quietly
 from mlem_core.models.loading import load_with_head, open_model, read_once, read_packed
-from mlem_core.models.predictions import surprisal, word_predictions
+from mlem_core.models.predictions import begins_word, surprisal, word_predictions
 from mlem_core.models.registry import locate
 from mlem_core.models.representations import from_model
-from mlem_core.models.tokens import POOLINGS, Mean, PooledRows, Pooling, Spans, tokenize
+from mlem_core.models.tokens import (
+    POOLINGS,
+    Mean,
+    PooledRows,
+    Pooling,
+    Spans,
+    TokenizedStimuli,
+    tokenize,
+)
 from training.packed import GROUP, pack
 
 
@@ -143,6 +155,83 @@ def test_surprisal_is_transformers_own_loss_on_the_tokens_of_the_word(name):
         expected.append(float(loss) * (last - first + 1) / math.log(2))
     np.testing.assert_allclose(surprisal(STIMULI, name, "cpu"), expected, rtol=1e-4)
     assert len({last - first for first, last in tokenized.spans}) > 1  # words of several tokens
+
+
+class ClosedVocabulary(torch.nn.Module):
+    """A model with its head in which a word has at most two tokens after its first."""
+
+    def __init__(self, model, inside):
+        super().__init__()
+        self.model, self.inside = model, torch.tensor(inside)
+
+    def forward(self, input_ids):
+        output = self.model(input_ids=input_ids)
+        inside = torch.isin(input_ids, self.inside)
+        full = inside & torch.nn.functional.pad(inside, (1, 0))[:, :-1]
+        closed = full[..., None] & torch.isin(torch.arange(output.logits.shape[2]), self.inside)
+        output.logits = output.logits.masked_fill(closed, -torch.inf)
+        return output
+
+
+def test_probabilities_of_all_words_of_a_closed_vocabulary_add_up_to_1(architectures):
+    """Each first token, alone and before every one or two that go on with a word."""
+    torch.manual_seed(0)
+    with quietly():
+        config = transformers.GPT2Config(vocab_size=8, n_embd=16, n_layer=2, n_head=2)
+        model = transformers.GPT2LMHeadModel(config).eval()
+    with torch.no_grad():
+        model.lm_head.weight.normal_()
+    end, firsts, inside = 0, (1, 2, 3), (4, 5, 6, 7)
+    tails = [(), *itertools.product(inside), *itertools.product(inside, inside)]
+    every = [(first, *tail) for first in firsts for tail in tails]
+    for context in ((end,), (end, 2, 4), (end, 1, 3, 5, 6)):
+        ids = [np.array([*context, *word]) for word in every]
+        spans = np.array([(len(context), len(each) - 1) for each in ids])
+        rows = [np.array([row]) for row in range(len(every))]
+        tokens = TokenizedStimuli(ids, rows, spans, "word", ([], []), 0)
+        asked = tokens, architectures["gpt2"], ClosedVocabulary(model, inside)
+        begins = np.array([end, *firsts])
+        bits = word_predictions(*asked, begins=begins).surprisal
+        # The text may end in the place of another word.
+        with torch.inference_mode():
+            ends = asked[2](torch.tensor([context])).logits[0, -1].softmax(-1)
+        assert (2**-bits).sum() + ends[end] / ends[begins].sum() == pytest.approx(1, abs=1e-5)
+        assert abs((2 ** -word_predictions(*asked).surprisal).sum() - 1) > 0.01
+
+
+def test_surprisal_of_a_whole_word_has_the_chances_that_it_begins_and_ends(architectures, tmp_path):
+    """By another way to the tokens that begin with white space: what they are as text."""
+    loaded = architectures["gpt2"]
+    tokenizer, model = loaded.tokenizer, load_with_head(loaded)
+    names = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    texts = [tokenizers.decoders.ByteLevel().decode([name]) for name in names]
+    begins = [text[:1] in [*" \n\t\r"] or text in tokenizer.all_special_tokens for text in texts]
+    tokens = tokenize(STIMULI, loaded, "start")
+    expected = surprisal(STIMULI, loaded.name, "cpu")
+    for sentence, rows in enumerate(tokens.stimuli):
+        ids = torch.from_numpy(tokens.tokens[sentence])[None]
+        with torch.inference_mode():
+            chances = model(input_ids=ids).logits[0].double().softmax(-1)[:, begins].sum(-1).log2()
+        for row in rows:
+            first, last = tokens.spans[row]
+            inside = begins[ids[0, first]]
+            expected[row] += float((chances[first - 1] if inside else 0) - chances[last])
+    write_csv(STIMULI, tmp_path / "words.csv")
+    source = StimulusSource(str(tmp_path / "words.csv"), add=(f"word_surprisal:{loaded.name}",))
+    found = source.load_stimuli().values("word_surprisal_gpt2")
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
+@for_each("kind, spaced", ("gpt2", True), ("llama", True), ("bert", False))
+def test_tokens_that_begin_with_a_space_tell_where_words_end(kind, spaced, architectures):
+    loaded = architectures[kind]
+    if not spaced:
+        with refused("no token", "begins with a space", "word_surprisal"):
+            begins_word(loaded)
+        return
+    ids = loaded.tokenizer("The old dog sees a cat.", add_special_tokens=False)["input_ids"]
+    begins = np.isin(ids, begins_word(loaded))
+    assert begins[1:].sum() == 5  # a token for each space, at least
 
 
 def test_without_a_start_token_the_first_word_is_missing():
@@ -386,3 +475,26 @@ def test_an_adapter_is_merged_into_its_base(folder, tmp_path):
     for mine, theirs in zip(ours, expected, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
     assert not torch.allclose(ours[3], hidden_states(alone.model, 3, IDS)[3], atol=1e-3)
+
+
+@for_each(
+    "base, more, facts",
+    ("other", {}, ("is another model's", "size mismatch")),
+    ("gpt2", {}, ("is another model's", "q_proj")),
+    ("same", {"peft_type": "PREFIX_TUNING", "num_virtual_tokens": 2}, ("PREFIX_TUNING", "LORA")),
+)
+def test_an_adapter_that_does_not_fit_is_refused(folder, base, more, facts, tmp_path):
+    peft = pytest.importorskip("peft")
+    trained_on = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    config = peft.LoraConfig(task_type="CAUSAL_LM", r=2, target_modules=["q_proj", "v_proj"])
+    adapter = tmp_path / "adapter"
+    peft.get_peft_model(trained_on, config).save_pretrained(adapter)
+    path = adapter / "adapter_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **more}))
+    bases = {"same": folder, "other": tmp_path / "wide", "gpt2": tmp_path / "gpt2"}
+    if base == "other":
+        tiny.save(trained_on.config.model_type, bases[base], hidden_size=128)
+    elif base == "gpt2":
+        tiny.save("gpt2", bases[base])
+    with refused(adapter.name, *facts):
+        open_model(f"{bases[base]}+{adapter}", "cpu")

@@ -163,7 +163,7 @@ def test_a_matrix_of_distances_is_taken_as_it_is(design):
 @for_each(
     "damage, fact",
     (lambda m: m[:, :-1], "square"),
-    (lambda m: m + np.triu(m, 1), "symmetric; a distance matrix must equal its transpose."),
+    (lambda m: m + np.triu(m, 1), "symmetric; expected one distance for every two stimuli."),
     (np.tril, "fill the triangle that is 0"),
     (lambda m: 1 - m / m.max(), "similarities"),
     (lambda m: np.where(m == m[3, 5], np.nan, m), "row 4, column 6"),

@@ -84,7 +84,8 @@ def test_the_packages_stand_on_at_most_twelve_levels(graph):
 REQUIREMENTS = sorted(path.name for path in ROOT.glob("requirements*.txt"))
 # Compiled against CUDA, which the machine that writes constraints.txt may not have.
 GPU = "requirements-gpu.txt"
-OPTIONAL = {"requirements-torchsort.txt", "requirements-docs.txt", "requirements-release.txt", GPU}
+EXTRAS = ("adapters", "docs", "release", "torchsort")
+OPTIONAL = {*(f"requirements-{name}.txt" for name in EXTRAS), GPU}
 
 
 def lines(name):

@@ -9,6 +9,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from inputs import for_each
 
 from mlem_core.cli.commands import main
 from mlem_core.figures.canvas import NO_NUMBER
@@ -44,6 +45,16 @@ def page_of(out, *options):
     texts = (gzip.decompress(base64.b64decode(part)).decode() for part in packed)
     (content,) = (text for text in texts if text.startswith("{"))  # the other is Plotly
     return page + content, json.loads(content)
+
+
+@for_each("more", [], ["--similarity=cka"], ["--chance=20"])
+def test_a_result_with_intervals_is_a_page(out, more):
+    source, bounded = out.parent, out.with_name("bounded")
+    stimuli, model = f"--stimuli={source / SECRET}.csv", f"--representations=m={source}/m.npz"
+    choices = ["--estimator=ridge", "--values=none", "--folds=3", "--bootstrap=10", *more]
+    assert main(["analyze", stimuli, model, *choices, f"--out={bounded}"]) == 0
+    _, content = page_of(bounded)
+    assert json.dumps(content["pairs"]).count('"sure", "text": "95 % CI') == 3
 
 
 def test_nothing_of_the_stimuli_leaves_without_them(out):

@@ -23,7 +23,7 @@ from mlem_core.extensions.audit.flags import SAYS
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.explanation import best_known
 from mlem_core.inference.intervals import terms_and_whole
-from mlem_core.inference.pair_contributions import kept_at, pair_contributions
+from mlem_core.inference.pair_contributions import STAGE, key_of, pair_contributions
 from mlem_core.inference.resample import HARDLY
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.pairs.columns import AUTO
@@ -238,7 +238,7 @@ def test_its_intervals_and_audit_are_there_on_a_machine_that_ran_nothing(example
     assert whole["lower"].iloc[0] > HARDLY
     np.testing.assert_allclose(intervals.tau, example.results().similarity_profiles, atol=1e-3)
     for term in (*features, UNEXPLAINED):
-        assert kept_at(example, store, pair, features, term) is not None
+        assert STAGE.where(store, key_of(example, pair, features, term, True)) is not None
     (first,) = (
         pair_contributions(example, store, pair, features, UNEXPLAINED).head(1).to_dict("records")
     )

@@ -53,25 +53,19 @@ from mlem_core.data.reading.workbook import is_workbook, read_sheet
 _Read = tuple[list[str], Columns, list[Kind | None], ReadAs, tuple[str, ...]]
 _PARQUET = b"PAR1"  # how such a file begins
 _JSON_ARRAY, _BETWEEN = re.compile(r"\s*\[\s*\{"), re.compile(r"[\s,]*")
-# A first word of a sentence, with ten columns.
-_TREEBANK = re.compile(
-    r"^(?:# [^\n]*\n)*1\t[^\t\n]+(?:\t[^\t\n]*){8}\n2\t[^\t\n]+(?:\t[^\t\n]*){8}$", re.M
-)
-# How files of other kinds begin, and what they are.
+# What files of other kinds have at their beginning, and what they are.
 _OTHERS = {
-    r'\s*File type = "ooTextFile': "an object of Praat: save it as tab-separated text there",
-    r"(?i:@(UTF8|Begin)\b|\s*<(\?xml|!doctype|html)\b)": "a transcript in CHAT or XML (ELAN): "
+    r'\A\s*File type = "ooTextFile': "an object of Praat: save it as tab-separated text there",
+    r"\A(?i:@(UTF8|Begin)\b|\s*<(\?xml|!doctype|html)\b)": "a transcript in CHAT or XML (ELAN): "
     "export it as a table there",
-    r"\s*-DOCSTART-|(\S+[ \t](\S+[ \t])*(O|[BIESLU]-\S+)\s*\n){3}": "a word a line, as in "
+    r"\A\s*-DOCSTART-|\A(\S+[ \t](\S+[ \t])*(O|[BIESLU]-\S+)\s*\n){3}": "a word a line, as in "
     "CoNLL-2003: write it with a header, and columns word and sentence_id",
+    # The first two words of a sentence, with ten columns each.
+    r"(?m:^1\t[^\t\n]+(?:\t[^\t\n]*){8}\n2\t[^\t\n]+(?:\t[^\t\n]*){8}$)": "a treebank (ten "
+    "columns of CoNLL-U): give it the ending .conllu, so that its trees are read",
 }
-_ERROR = re.compile(r"#(DIV/0!|NAME\?|NULL!|NUM!|REF!|VALUE!|ERROR!|SPILL!|CALC!)")
+_ERRORS = {"#DIV/0!", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!", "#ERROR!", "#SPILL!"}
 _BYTES = 100  # that a cell takes while it is read
-
-
-def is_json_lines(text: str, name: str) -> bool:
-    """Whether a text is JSON Lines, by the ending of its name or its first character."""
-    return name.lower().endswith((".jsonl", ".ndjson")) or text.lstrip().startswith('{"')
 
 
 def read_parquet(data: bytes, name: str) -> tuple[list[str], Columns, list[Kind | None]]:
@@ -260,7 +254,7 @@ def read_table(
     header = [_plain(cell) for cell in header]
     _check_header(header, columns, name)
     for column, cells in zip(header, columns, strict=True):
-        for cell in filter(_ERROR.fullmatch, map(str, {*cells})):
+        for cell in _ERRORS.intersection(cells):
             raise InputError(
                 f"row {cells.index(cell) + 1} of {name} has the error {cell} of a spreadsheet in "
                 f"the column {short(column)}; correct its formula."
@@ -289,17 +283,13 @@ def read_table(
 def _of_text(text: str, encoding: str, name: str, read_as: ReadAs) -> _Read:
     """Header, columns and their kinds of a text, how it was read, and sentences about it."""
     for pattern, what in _OTHERS.items():
-        if re.match(pattern, text):
+        if re.search(pattern, text[:LOOKED_AT]):
             raise InputError(f"{name} is no table, but {what}.")
-    if _TREEBANK.search(text[:LOOKED_AT]):
-        raise InputError(
-            f"{name} is a treebank (ten columns of CoNLL-U): give it the ending .conllu, so "
-            "that its trees are read."
-        )
     is_array = read_as.separator is None and _JSON_ARRAY.match(text)
     if is_array:
         text = _lines_of_array(text, name)
-    if is_array or (read_as.separator is None and is_json_lines(text, name)):
+    is_json_lines = name.lower().endswith((".jsonl", ".ndjson")) or text.lstrip().startswith('{"')
+    if is_array or (read_as.separator is None and is_json_lines):
         return *read_json_lines(text, name), replace(read_as, encoding=encoding), ()
     separator, rest = separator_of(text)
     if read_as.separator in (None, separator):

@@ -24,7 +24,7 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.similarities import LayerSimilarity, compared
 from mlem_core.analysis.transforms import outlier_units, variances
 from mlem_core.base.errors import InputError
-from mlem_core.base.typing import FloatArray, Layer, Progress, Report, counting, layer_name
+from mlem_core.base.typing import FloatArray, Layer, Progress, Report, counted, counting, layer_name
 from mlem_core.base.work import cores, in_order
 from mlem_core.extending import Check
 from mlem_core.extensions.audit.flags import (
@@ -308,14 +308,10 @@ def layer_table(
     index = analysis.stimuli.word_index
     design = resampled_part(analysis.design, analysis.folds)
     at_first = None if index is None else stimuli_at_first(index == 0, design)
-    counted, n = counting(report, "audit", "layers"), len(analysis.layers)
-    counted(0, n)
-    rows: list[dict[str, Any]] = []
+    progress, n = counting(report, "audit", "layers"), len(analysis.layers)
+    progress(0, n)
     row_of = partial(_row, analysis, variants, design, at_first, store)
-    for row in in_order(row_of, analysis.layers, cores()):
-        rows.append(row)
-        counted(len(rows), n)
-    table = pd.DataFrame(rows)
+    table = pd.DataFrame(list(counted(in_order(row_of, analysis.layers, cores()), n, progress)))
     return table, {name: table.pop(f"same {name}") for name in variants}
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.representations import representations_of
 from mlem_core.base.errors import InputError
-from mlem_core.base.typing import Counted, Layer, Report, counting
+from mlem_core.base.typing import Counted, Layer, Report, counted, counting
 from mlem_core.extensions.decoding.computation import Decoding, decoding
 from mlem_core.models.representations import Representations
 from mlem_core.pairs.distances import PRECOMPUTED
@@ -43,7 +43,7 @@ def decode_layers(
             "decoding needs representations, but these layers have precomputed distances only."
         )
     by_layer = []
-    for done, layer in enumerate(decodable, 1):
+    for layer in counted(decodable, len(decodable), progress):
         source = representations_of(analysis, layer[0], store)
 
         def decode(layer: Layer = layer, source: Representations = source) -> Decoding:
@@ -51,8 +51,6 @@ def decode_layers(
             return decoding(analysis.stimuli, rows, analysis.folds)
 
         by_layer.append(STAGE.get(store, analysis.key([layer], name="decoding"), decode))
-        if progress is not None:
-            progress(done, len(decodable))
     return _joined(by_layer)
 
 
