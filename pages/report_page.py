@@ -13,7 +13,7 @@ import streamlit as st
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names
-from mlem_core.figures.export import can_write_images
+from mlem_core.figures import export
 from mlem_core.figures.plots import FIGURES, Drawing, RenderedFigure
 from mlem_core.figures.press import Paper
 from mlem_core.report import methods
@@ -138,7 +138,7 @@ def _download(view: View, cards: Sequence[_Card], paper: Paper) -> None:
     """LaTeX of all figures and tables, and everything in one zip."""
     called = stored.names()  # a file is written where the address is not known
     row = st.container(horizontal=True, vertical_alignment="bottom")
-    forms = [one.name for one in pictures(can_write_images())]
+    forms = [one.name for one in pictures(export.can_write_images())]
     form = row.segmented_control(
         "Pictures", forms, default=forms[0], required=True, key="report form",
         format_func=lambda one: FORMATS[one].label,

@@ -89,8 +89,8 @@ def _output(output: dict[str, Any]) -> str:
 
 def example_page() -> str:
     """The example as one HTML page (some 40 s of processor time)."""
+    from mlem_core.extensions.web_page.page import write_page
     from mlem_core.figures.plots import Drawing, FigureContext
-    from mlem_core.report.page import write_page
     from mlem_core.storage.store import Store
     from mlem_core.tasks.examples import example
 

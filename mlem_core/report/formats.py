@@ -299,7 +299,7 @@ def pictures(images: bool) -> list[ExportFormat]:
 
     Parameters
     ----------
-    images : whether there is a browser, see `mlem_core.figures.can_write_images`
+    images : whether there is a browser, see `mlem_core.figures.export.can_write_images`
     """
     if not images:
         return [FORMATS["html"]]

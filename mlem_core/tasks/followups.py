@@ -22,7 +22,6 @@ from mlem_core.base.files import scratch
 from mlem_core.base.typing import Layer, Report, counting
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.extending import find_stage, stage_names
-from mlem_core.figures.context import Drawing, FigureContext
 from mlem_core.groups.systems import keep_systems
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.explanation import intervals_of_two
@@ -37,7 +36,7 @@ from mlem_core.tasks.runner import Request, Task, carry_out
 Made = Mapping[str, bytes]
 Options = Mapping[str, Any]
 VERSION = 7
-ARCHIVE, PAGE = "all.zip", "explorer.html"
+ARCHIVE = "all.zip"
 
 
 @dataclass(frozen=True)
@@ -106,22 +105,6 @@ def _archive(job: JobInput) -> Made:
         return {ARCHIVE: path.read_bytes()}
 
 
-def _page(job: JobInput) -> Made:
-    from mlem_core.report.page import write_page
-
-    a, b = job.layers("a", "b")
-    drawing, results = Drawing((a, b), job.store), job.analysis.results_of(job.selection())
-    with scratch("page") as folder:
-        path = write_page(
-            FigureContext(job.analysis, job.selection(), results, drawing),
-            Path(folder) / PAGE,
-            str(job.options["title"]),
-            stimuli=bool(job.options["stimuli"]),
-            progress=job.report,
-        )
-        return {PAGE: path.read_bytes()}
-
-
 def _models_of(*names: str) -> Callable[[JobInput], Iterable[str]]:
     """The models of the layers of `JobInput.layers`."""
     return lambda job: [model for model, _ in job.layers(*names)]
@@ -161,7 +144,6 @@ JOB_TYPES: dict[str, JobType] = {
     "fits": JobType(lambda job: fitted_results(*job.chosen, job.report)),
     "similarity": JobType(_similarity, _all_models),
     # They are restored before any work, and no more is wanted.
-    "page": JobType(_page, in_store=False),
     "representations": JobType(lambda job: None, lambda job: job.options["models"]),
 }
 

@@ -14,8 +14,9 @@ import streamlit as st
 from mlem_core import extending
 from mlem_core.base.errors import InputError
 from mlem_core.data.levels import STIMULUS
+from mlem_core.figures import export
 from mlem_core.figures.context import RenderedFigure
-from mlem_core.figures.export import can_write_images, on_dark_page
+from mlem_core.figures.export import on_dark_page
 from mlem_core.figures.glyphs import drawn_texts, missing_glyphs
 from mlem_core.figures.plots import FIGURES, draw
 from mlem_core.figures.press import DPI, FONTS, WIDTHS_MM, Paper, in_narrow_window
@@ -267,7 +268,7 @@ def _below(panel: Panel) -> None:
 
 
 def _export(panel: Panel) -> None:
-    pictures = can_write_images()
+    pictures = export.can_write_images()
     labelled = {one.label: one for one in FORMATS.values() if pictures or not one.printed}
     form = labelled[pick("Format", list(labelled), panel.name, "format", "What the file is.")]
     st.caption(form.sentence)

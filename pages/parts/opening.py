@@ -11,6 +11,7 @@ from typing import Any
 
 import streamlit as st
 
+from mlem_core import extending
 from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.files import python_of, shell_line
 from mlem_core.base.errors import InputError
@@ -233,8 +234,9 @@ def _offer_downloads(view: View) -> None:
         with popover:
             frame.attempt(lambda: _offer_archive(view))
             st.divider()
-            frame.attempt(lambda: _make_page(view))
-            st.divider()
+            for panel in extending.panels("downloads"):
+                frame.attempt(partial(extending.resolve(panel.show), view))
+                st.divider()
             frame.attempt(lambda: _as_text(view))
 
 
@@ -245,33 +247,11 @@ def _offer_archive(view: View) -> None:
         "paragraph, the references, the stimuli and `manifest.json`."
     )
     help = "Computes all tables and draws all figures in the background; about half a minute."
-    _offer_file(view, "archive", ("Make the zip", "Download all"), {}, followups.ARCHIVE, help)
+    offer_file(view, "archive", ("Make the zip", "Download all"), {}, followups.ARCHIVE, help)
     st.caption("`mlem rerun FILE.zip` runs it again and says which tables differ.")
 
 
-def _make_page(view: View) -> None:
-    """The analysis as one HTML page, made in the background, and downloaded."""
-    if (pair := view.chosen_pair) is None:
-        return
-    st.markdown(
-        "One HTML page that anybody can open, without this program and without a network: the "
-        "canvas with every two layers, profiles, tables, methods."
-    )
-    stimuli = st.toggle(
-        "With the stimuli",
-        value=True,
-        key="page stimuli",
-        help="Their words and sentences; without them the values of their features stay.",
-    )
-    title = stored.analysis_names().get(view.job_id, view.job_id)
-    more = {"a": pair[0], "b": pair[1], "stimuli": stimuli, "title": title}
-    options = view.selection.to_dict() | more
-    help = "Explains every two layers in the background; a minute for 50 layers."
-    labels = "Make the page", "Download the page"
-    _offer_file(view, "page", labels, options, followups.PAGE, help)
-
-
-def _offer_file(
+def offer_file(
     view: View,
     kind: str,
     labels: tuple[str, str],

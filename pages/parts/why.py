@@ -25,7 +25,7 @@ from mlem_core.figures.stimulus_maps import points_of
 from mlem_core.inference import pair_contributions as behind
 from mlem_core.inference.explained import settled
 from mlem_core.measures.decomposition import UNEXPLAINED, is_identity
-from mlem_core.report.page import script, style
+from mlem_core.report.canvas_files import script, style
 from mlem_core.tasks.followups import Followup
 from pages.parts import background, choices, exporting, frame, screens, stored, uncertainty
 from pages.parts.choices import inform, plain

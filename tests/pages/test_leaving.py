@@ -11,8 +11,8 @@ from pypdf import PdfReader
 from screens import Screen, plain
 from streamlit.elements.widgets.button import ButtonMixin
 
-from mlem_core import figures
 from mlem_core.cli.commands import main
+from mlem_core.figures import export
 from mlem_core.tasks import notes
 from pages.parts.stored import EXAMPLE
 
@@ -50,7 +50,7 @@ def test_the_numbers_behind_a_figure(own, offered):
 
 
 def test_without_chrome_on_the_server_what_needs_none_is_offered(own, monkeypatch):
-    monkeypatch.setattr(figures, "can_write_images", lambda: False)
+    monkeypatch.setattr(export, "can_write_images", lambda: False)
     screen = profiles(own).unfold("export profiles")
     assert "BROWSER_PATH" in screen.said
     offered = screen.widget("button_group", "export format").options
@@ -74,7 +74,7 @@ def test_a_report_is_chosen_worded_and_put_in_order(mine, offered, monkeypatch):
     screen.unfold("report texts")
     assert any(r"\citep{salle2024" in one.value for one in screen.app.code)
     # As it was when it was added, in another window too.
-    monkeypatch.setattr(figures, "can_write_images", lambda: False)
+    monkeypatch.setattr(export, "can_write_images", lambda: False)
     screen.run()
     with zipfile.ZipFile(io.BytesIO(offered["words-report.zip"]())) as archive:
         tex, csv = (archive.read(name) for name in ("report.tex", "tables/02-why.csv"))

@@ -70,7 +70,7 @@ def test_a_package_has_at_most_eight_levels(graph):
         assert max(levels(imports).values(), default=0) <= 8, package
 
 
-def test_the_packages_stand_on_at_most_twelve_levels(graph):
+def test_the_packages_stand_on_at_most_fourteen_levels(graph):
     def room(module):
         return ".".join(module.split(".")[:2]) if module.startswith("mlem_core.") else "pages"
 
@@ -78,7 +78,7 @@ def test_the_packages_stand_on_at_most_twelve_levels(graph):
     for name in graph.modules - {"mlem_core"}:
         imported = graph.find_modules_directly_imported_by(name) - {"mlem_core"}
         imports.setdefault(room(name), set()).update(room(other) for other in imported)
-    assert max(levels({k: v - {k} for k, v in imports.items()}).values()) <= 12
+    assert max(levels({k: v - {k} for k, v in imports.items()}).values()) <= 14
 
 
 REQUIREMENTS = sorted(path.name for path in ROOT.glob("requirements*.txt"))

@@ -1,6 +1,6 @@
 """A result as one page that needs no server."""
 
-from mlem_core.extending import Command, Extension
+from mlem_core.extending import Command, Extension, Panel
 
 _HERE = "mlem_core.extensions.web_page"
 
@@ -8,6 +8,7 @@ EXTENSION = Extension(
     name="web_page",
     title="One page",
     sentence="A result as one HTML page that needs no server.",
+    stages={"page": f"{_HERE}.stage:JOB"},
     commands=(
         Command(
             name="export",
@@ -22,6 +23,13 @@ EXTENSION = Extension(
             ),
             add_options=f"{_HERE}.command:add_options",
             run=f"{_HERE}.command:export",
+        ),
+    ),
+    panels=(
+        Panel(
+            screen="downloads",
+            title="One page",
+            show="pages.parts.page_download:offer_page",
         ),
     ),
     doc="docs/report.md",

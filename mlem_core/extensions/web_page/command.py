@@ -50,9 +50,9 @@ def _pair(text: str) -> tuple[Layer, Layer]:
 
 def export(options: argparse.Namespace) -> None:
     """Write a result as one page, or as a zip of everything."""
+    from mlem_core.extensions.web_page.page import write_page
     from mlem_core.figures.glyphs import missing_glyphs
     from mlem_core.report.archive import write_archive
-    from mlem_core.report.page import write_page
 
     if (options.html is None) == (options.zip is None):
         raise InputError("expected one file to write: --html FILE.html or --zip FILE.zip.")

@@ -11,8 +11,8 @@ from inputs import in_files, words
 from PIL import Image
 
 from mlem_core import Store, run
+from mlem_core.extensions.web_page.page import write_page
 from mlem_core.figures.plots import Drawing, FigureContext
-from mlem_core.report.page import write_page
 
 pytestmark = pytest.mark.browser
 LAST = ("one", 1), ("two", 1)

@@ -35,6 +35,7 @@ from mlem_core.groups.summary import GroupSummary, group_tables
 from mlem_core.inference.explanation import explain, explanations
 from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.similarities import RSA
+from mlem_core.report.canvas_files import script, style
 from mlem_core.report.formats import csv_bytes, plotly_source
 from mlem_core.report.methods import texts, uncertainty
 from mlem_core.report.portable import model_names, portable, renamed_context
@@ -43,32 +44,6 @@ from mlem_core.report.portable import model_names, portable, renamed_context
 MOST_LAYERS = 400
 # Beside the canvas, in their order.
 SHOWN = ("profiles", "system_distances")
-# Each imports only what stands before it.
-MODULES = ("dom", "state", "matrix", "chip", "bars", "maps", "words", "canvas")
-_CANVAS = Path(__file__).parent / "canvas"
-_IMPORT = re.compile(r"^import .*\n", re.MULTILINE)
-
-
-@functools.cache
-def script() -> str:
-    """The modules as one script, in which `mount(element, data, tell)` draws the canvas.
-
-    Modules are put one after the other, each in a scope of its own: nothing has to be built.
-    """
-    parts = []
-    for name in MODULES:
-        text = _IMPORT.sub("", (_CANVAS / f"{name}.js").read_text(encoding="utf-8"))
-        names = re.findall(r"^export (?:function|const) (\w+)", text, re.MULTILINE)
-        body = re.sub(r"^export ", "", text, flags=re.MULTILINE)
-        given = f"{{{', '.join(names)}}}"
-        parts.append(f"const {given} = (() => {{\n{body}\nreturn {given};\n}})();\n")
-    return "".join(parts)
-
-
-@functools.cache
-def style() -> str:
-    """The rules of the canvas."""
-    return (_CANVAS / "canvas.css").read_text(encoding="utf-8")
 
 
 def write_page(
@@ -236,7 +211,7 @@ def _packed(text: str) -> str:
 
 @functools.cache
 def _template() -> jinja2.Template:
-    folder = jinja2.FileSystemLoader(Path(__file__).with_name("templates"))
+    folder = jinja2.FileSystemLoader(Path(__file__).parent)
     environment = jinja2.Environment(
         loader=folder, autoescape=True, undefined=jinja2.StrictUndefined
     )
