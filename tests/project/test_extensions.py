@@ -1,0 +1,95 @@
+"""The program without one of its extensions, and an extension that an installed package brings."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from inputs import in_files, noise, words
+
+from mlem_core import extending
+
+ROOT = Path(__file__).parents[2]
+WITHOUT = """
+import sys
+from mlem_core import extending
+
+absent, out, *inputs = sys.argv[1:]
+extending.BUILT_IN = tuple(name for name in extending.BUILT_IN if name != absent)
+# What imports it now, fails.
+sys.modules[f"mlem_core.extensions.{absent}"] = None
+
+from mlem_core.cli.commands import main
+
+assert main(["analyze", *inputs, "--bootstrap", "1", "--chance", "20", "--out", out]) == 0
+assert main(["why", "m:0", "m:1", *inputs, "--bootstrap", "1"]) == 0
+
+from screens import Screen
+from mlem_core.report.archive import write_archive
+from mlem_core.storage.store import Store
+from mlem_core.tasks import analyses
+from pages.parts.screens import SCREENS
+
+for page in SCREENS:
+    Screen(page, analysis="example")
+store = Store()
+analysis = analyses.find("example", store).analysis()
+write_archive(analysis, f"{out}/all.zip", store, images=False)
+"""
+
+
+def run_python(folder, *arguments, **environment):
+    """Output of Python in a folder; the test fails where it fails."""
+    path = os.pathsep.join(str(folder / name) for name in (".", "tests", "tests/pages"))
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def inputs(tmp_path):
+    """Options that name a table and a file of two layers."""
+    spec = in_files(tmp_path, words(), {"m": noise(len(words()), n_layers=2)})
+    (_, file), *_ = spec.representations
+    return ["--stimuli", spec.stimuli, "--representations", f"m={file}", "--folds", "3"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("absent", extending.BUILT_IN)
+def test_the_program_does_without_any_one_extension(absent, inputs, tmp_path):
+    cache = str(tmp_path / "cache")
+    run_python(ROOT, "-c", WITHOUT, absent, tmp_path / "out", *inputs, MLEM_CACHE=cache)
+    assert (tmp_path / "out" / "similarity_intervals.csv").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name, page", [("decoding", None), ("erasure", "because_page.py")], ids=["decoding", "erasure"]
+)
+def test_an_extension_is_deleted_by_three_paths_and_a_line(name, page, inputs, tmp_path):
+    copy = tmp_path / "copy"
+    for part in ("mlem_core", "pages", "tests"):
+        shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in ("app.py", "pyproject.toml"):
+        shutil.copy(ROOT / file, copy / file)
+    shutil.rmtree(copy / "mlem_core" / "extensions" / name)
+    shutil.rmtree(copy / "tests" / "extensions" / name)
+    if page is not None:
+        (copy / "pages" / page).unlink()
+    listed = copy / "mlem_core" / "extending.py"
+    lines = listed.read_text("utf-8").splitlines(keepends=True)
+    listed.write_text("".join(line for line in lines if line.strip() != f'"{name}",'), "utf-8")
+    cache = str(tmp_path / "cache")
+    assert name not in run_python(copy, "-m", "mlem_core", "extensions", MLEM_CACHE=cache)
+    out = tmp_path / "out"
+    run_python(copy, "-m", "mlem_core", "analyze", *inputs, "--out", out, MLEM_CACHE=cache)
+    assert (out / "scores.csv").is_file()
