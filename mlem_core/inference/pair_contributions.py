@@ -15,12 +15,7 @@ from mlem_core.base.errors import unknown
 from mlem_core.base.typing import FloatArray, IntArray, Layer
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.measures.contributions import (
-    EXACT_FEATURES,
-    fold_equations,
-    rank_scale,
-    shapley_coefficients,
-)
+from mlem_core.measures.contributions import fold_equations, rank_scale, shapley_coefficients
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.pairs.designs import PairDesign, pairs_among, places_of
 from mlem_core.pairs.moments import PairMoments
@@ -31,13 +26,7 @@ CANDIDATES = 20_000
 KEPT = 8  # examples of a term
 
 
-def pair_terms(
-    moments: PairMoments,
-    ranks: Sequence[NDArray[np.uint32]],
-    term: str,
-    *,
-    exact_up_to: int = EXACT_FEATURES,
-) -> FloatArray:
+def pair_terms(moments: PairMoments, ranks: Sequence[NDArray[np.uint32]], term: str) -> FloatArray:
     """Contribution of each pair of stimuli to a term of two layers' RSA correlation, in units of ρ.
 
     With b the coefficients that a feature adds in a layer, fitted outside a fold
@@ -54,7 +43,6 @@ def pair_terms(
     moments : of all pairs of the stimuli in two layers
     ranks : of each layer (n_pairs,) twice the average rank of each pair
     term : a feature, or "unexplained"
-    exact_up_to : as in `mlem_core.measures.decomposition.decompose`
 
     Returns
     -------
@@ -76,7 +64,7 @@ def pair_terms(
             coefficients = solve(of_fold.gram, of_fold.outside, assume_a="pos").T
         else:
             feature = columns.features.index(term)
-            coefficients = shapley_coefficients(columns, of_fold, feature, exact_up_to=exact_up_to)
+            coefficients = shapley_coefficients(columns, of_fold, feature)
         predictions = columns.predictions(coefficients, *all_pairs.ends(places))
         predictions -= predictions.mean(axis=1, keepdims=True)
         for layer, other in ((0, 1), (1, 0)):

@@ -24,7 +24,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.files import read_json, replacing, replacing_files, write_json
 from mlem_core.base.typing import Report
 from mlem_core.groups.noise_ceilings import noise_ceilings, subjects_of
-from mlem_core.groups.systems import keep_systems
+from mlem_core.groups.summary import keep_systems
 from mlem_core.models.registry import identity_now
 from mlem_core.storage.digests import RESULT, Digested, canonical, sealed
 from mlem_core.storage.store import Store

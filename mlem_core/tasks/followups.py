@@ -23,7 +23,7 @@ from mlem_core.base.files import scratch
 from mlem_core.base.typing import Layer, Report, counting, parse_layer
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.context import Drawing, FigureContext
-from mlem_core.groups.systems import keep_systems
+from mlem_core.groups.summary import keep_systems
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.explanation import intervals_of_two
 from mlem_core.inference.importance_chance import importances_by_chance, kept_chance
