@@ -328,21 +328,20 @@ def groups_of_systems(summary: GroupSummary) -> tuple[str, ...]:
     )
 
 
-def keep_systems(analysis: Analysis, store: Store, selection: Selection | None = None) -> None:
+def keep_systems(analysis: Analysis, store: Store, selection: Selection) -> None:
     """Keep what the page of systems reads: fits, distances, second level; none of one or two.
 
     Raises as `keep_halves`.
     """
-    chosen = selection or analysis.select()
-    keep_halves(analysis, store, chosen)
+    keep_halves(analysis, store, selection)
     few = len({model for model, _ in analysis.layers}) < FEWEST
-    if few or estimator_named(chosen.estimator).slow:
+    if few or estimator_named(selection.estimator).slow:
         return
-    results = fitted_results(analysis, store, chosen)
-    bounds = known_intervals(analysis, store, chosen)
-    left = analysis.kept(LEFT, store, chosen)
+    results = fitted_results(analysis, store, selection)
+    bounds = known_intervals(analysis, store, selection)
+    left = analysis.kept(LEFT, store, selection)
     beside: dict[str, Any] = {"bounds": bounds, "left": left, "store": store}
-    _ = GroupSummary(analysis, results, chosen, **beside).second_level
+    _ = GroupSummary(analysis, results, selection, **beside).second_level
 
 
 def group_tables(summary: GroupSummary) -> dict[str, pd.DataFrame]:

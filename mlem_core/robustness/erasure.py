@@ -35,6 +35,7 @@ from mlem_core.base.typing import (
     parse_layer,
 )
 from mlem_core.data.levels import exchanges
+from mlem_core.inference.chance import permutation_null
 from mlem_core.inference.erased_measures import (
     FORMS,
     IMPORTANCE,
@@ -48,7 +49,6 @@ from mlem_core.inference.erased_measures import (
     square_ranks,
 )
 from mlem_core.inference.layer_pairs import sampled_rows
-from mlem_core.inference.permutation_null import permutation_null
 from mlem_core.inference.resample import check_enough, jackknife
 from mlem_core.models.loading import load_with_head, open_model
 from mlem_core.models.predictions import ERASED, Eraser, minimal_pairs

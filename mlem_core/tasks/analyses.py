@@ -250,7 +250,7 @@ def make_analysis(request: Request, folder: Path, report: Report) -> None:
     analysis = run(spec, store, report)
     if subjects_of(analysis):
         noise_ceilings(analysis, store)  # which figures draw
-    keep_systems(analysis, store)  # which their page reads
+    keep_systems(analysis, store, analysis.select())  # which their page reads
     files.save_analysis(analysis, folder)
     _check_inputs(spec, asked)
 
