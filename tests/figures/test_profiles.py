@@ -8,7 +8,6 @@ import pytest
 from figure_tables import FEATURES, distances_of, importance_of, named, of_type, scores_of
 
 from mlem_core import figures
-from mlem_core.robustness.flags import CONTROL, SAYS
 
 ACCURACY, CEILING = "held-out ρ", "feature ceiling"
 LAYERS = {"a": (0, 1, 4), "b": (0, 1)}
@@ -234,7 +233,7 @@ def test_the_map_of_the_audit_shows_every_quantity_and_dots_the_marked():
     random = frame[:2].assign(variant="random-weights", rsa_change=0.0, rho=[0.4, 0.1])
     changes = pd.concat([first, random], ignore_index=True)
     changes = changes.assign(rho_before=0.4, tau=0.5, rsa_with="a:0")
-    figure = figures.audit_map(layers, changes, MARKS, SAYS, CONTROL)
+    figure = figures.audit_map(layers, changes, MARKS)
     heat, dots = figure.data
     rows = [text.replace(":<br>", ": ") for text in figure.layout.yaxis.ticktext]
     # Between the two models stands an empty column.

@@ -17,7 +17,7 @@ from mlem_core.analysis.files import load_analysis, save_analysis
 from mlem_core.cli.commands import main
 from mlem_core.figures.canvas import chip
 from mlem_core.figures.context import Drawing, FigureContext
-from mlem_core.figures.importances import draw_profiles
+from mlem_core.figures.profiles import draw_profiles
 from mlem_core.figures.robustness import audit_map
 from mlem_core.figures.style import AUDIT
 from mlem_core.pairs.designs import PairDesign
@@ -173,7 +173,7 @@ def test_sentences_have_no_position(tmp_path):
     assert set(found.changes["variant"]) == {"without-outliers", "standardised", "cosine"}
     assert "whole sentences" in " ".join(found.notices)
     # One layer has no other that it could change with.
-    audit_map(found.layers, found.changes, flags.flags(found), flags.SAYS, CONTROL)
+    audit_map(found.layers, found.changes, flags.flags(found))
 
 
 def test_the_command_writes_tables_and_a_summary(found, artefacts, tmp_path, monkeypatch, capsys):
