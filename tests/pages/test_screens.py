@@ -15,7 +15,7 @@ from screens import Screen, in_this_process, jobs_in, ran
 
 from mlem_core.base.files import write_json
 from mlem_core.figures.style import AUDIT
-from mlem_core.groups import systems as kept_systems
+from mlem_core.groups import summary as kept_systems
 from mlem_core.groups.halves import keep_halves
 from mlem_core.groups.members import table_of_distances
 from mlem_core.groups.summary import GroupSummary
