@@ -322,7 +322,7 @@ def test_intervals_of_two_layers_are_found_with_any_estimator(job, kept, tmp_pat
     for fitted in ({}, {"estimator": "ridge-rank", "interactions": True}):
         why, chosen = explain(analysis, a, b, ["tense", "number"]), analysis.select(**fitted)
         made = best_known(why, analysis, chosen, kept)
-        assert made.alone and {"lower", "upper"} <= {*made.terms}
+        assert {"lower", "upper"} <= {*made.terms}
     # Those of all layers are found where they are looked for.
     asked = FITTED | {"features": ["tense"]}
     options = {**asked, "layers": [list(layer) for layer in analysis.layers]}
