@@ -48,7 +48,14 @@ def _linked(view: View) -> None:
 
 
 def _matrices(view: View) -> None:
-    _order(view)
+    choices.choose_one(
+        "Order of the layers",
+        ORDERS,
+        "order",
+        "model",
+        help="Similar layers beside each other, with their tree, or each model's layers in their "
+        "order.",
+    )
     of_layers = choose_similarity(view)
     panel = Panel.of(view, "similarity", similarity=chosen_similarity())
     if panel is None:
@@ -66,18 +73,6 @@ def _matrices(view: View) -> None:
         **uncertainty.around(interval),
         help="Spearman ρ of the upper triangles of the two matrices: 1 where the features order "
         "the pairs of layers as their distances do. It needs three layers.",
-    )
-
-
-def _order(view: View) -> None:
-    """The choice of how the matrices are drawn."""
-    choices.choose_one(
-        "Order of the layers",
-        ORDERS,
-        "order",
-        "model",
-        help="Similar layers beside each other, with their tree, or each model's layers in their "
-        "order.",
     )
 
 

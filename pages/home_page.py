@@ -17,18 +17,11 @@ from mlem_core.tasks.access import view_only
 from mlem_core.tasks.analyses import Job
 from mlem_core.tasks.notes import Notes
 from pages.form import state
-from pages.parts import choices, frame, opening, stored
+from pages.parts import background, choices, frame, opening, stored
 from pages.parts.choices import plain
 from pages.parts.screens import SCREENS
 from pages.parts.why import show_pair
 
-STATES = {
-    "queued": ("waits for its turn", "gray", "hourglass"),
-    "running": ("running", "blue", "hourglass"),
-    "done": ("done", "green", "check_circle"),
-    "cancelled": ("cancelled", "gray", "cancel"),
-    "failed": ("failed", "red", "error"),
-}
 MOST_LISTED = 6
 WIDTHS = (0.6, 2.4, 1.3, 2.4, 0.9, 0.8, 1.1, 1.1)  # of the columns
 LARGEST = "The largest RSA of two layers of different models, or groups of models."
@@ -98,7 +91,7 @@ def _line(job: Job, names: dict[str, str]) -> None:
             stimuli.markdown(f"{contents.n_stimuli:,}")
             number.markdown("" if np.isnan(contents.similarity) else fraction(contents.similarity))
         if state != "done":
-            label, color, symbol = STATES[state]
+            label, color, symbol = background.STATES[state]
             stimuli.badge(label, icon=f":material/{symbol}:", color=color)  # type: ignore[arg-type]
         if state == "failed":
             name.caption(plain(status.message))

@@ -19,6 +19,7 @@ from mlem_core.figures.press import Paper
 from mlem_core.report import methods
 from mlem_core.report.chosen import Chosen, as_zip
 from mlem_core.report.formats import FORMATS, pages_of, pictures
+from mlem_core.storage.store import Store
 from mlem_core.tasks import notes
 from mlem_core.tasks.access import view_only
 from pages.parts import frame, stored
@@ -45,7 +46,8 @@ def _show_report(view: View) -> None:
         frame.attempt(card.show)
     if not view_only():
         _names(view)
-    frame.attempt(lambda: _methods_texts(view))
+    title = "Methods paragraph and references"
+    frame.folded_part(title, "article", "report texts", partial(_methods_texts, view))
     if chosen:
         frame.attempt(lambda: _download(view, cards, size))
     st.caption("*Download*, at the top, has all tables and figures of the analysis as one zip.")
@@ -65,7 +67,7 @@ def _offer_figures(view: View) -> None:
                 key=f"report add {figure}",
                 type="tertiary",
                 on_click=add_to_report,
-                args=(figure, {}),
+                args=(figure, view, {}),
             )
 
 
@@ -116,21 +118,13 @@ def _written(view: View, called: Names) -> dict[str, str]:
     return methods.texts(view.analysis, view.results, view.selection, called)
 
 
-@st.fragment
 def _methods_texts(view: View) -> None:
-    """The methods paragraph and the references, folded away."""
-    part = st.expander(
-        "Methods paragraph and references", icon=":material/article:", key="report texts",
-        on_change="rerun",
-    )  # fmt: skip
-    if not part.open:
-        return
-    with part:
-        written = _written(view, stored.names())
-        st.markdown(written["methods.md"])
-        st.caption("As LaTeX, and the references as BibTeX; both are in the zip.")
-        st.code(written["methods.tex"], language="latex", wrap_lines=True, height=200)
-        st.code(written["references.bib"], language="bibtex", height=200)
+    """The methods paragraph and the references."""
+    written = _written(view, stored.names())
+    st.markdown(written["methods.md"])
+    st.caption("As LaTeX, and the references as BibTeX; both are in the zip.")
+    st.code(written["methods.tex"], language="latex", wrap_lines=True, height=200)
+    st.code(written["references.bib"], language="bibtex", height=200)
 
 
 @st.fragment
@@ -145,15 +139,12 @@ def _download(view: View, cards: Sequence[_Card], paper: Paper) -> None:
         help="What the pictures in the zip are; LaTeX reads PDF.",
     )  # fmt: skip
 
-    def whole() -> tuple[list[str], list[RenderedFigure]]:
-        made = [(card.name, card.drawn(called)) for card in cards]
-        there = [(name, one) for name, one in made if one is not None]
-        if len(there) < len(made):
-            raise InputError("a figure is still computed; try again when it is there.")
-        return [name for name, _ in there], [one for _, one in there]
-
     def everything() -> bytes:
-        return as_zip(*whole(), paper, str(form), _written(view, called))
+        drawn = [figure for card in cards if (figure := card.drawn(called)) is not None]
+        if len(drawn) < len(cards):
+            raise InputError("a figure is still computed; try again when it is there.")
+        names = [card.name for card in cards]
+        return as_zip(names, drawn, paper, str(form), _written(view, called))
 
     name = Path(view.analysis.stimuli.name).stem
     row.download_button(
@@ -170,8 +161,8 @@ def _download(view: View, cards: Sequence[_Card], paper: Paper) -> None:
 
 
 @stored.kept(64, show_spinner="Drawing the figure …")
-def _drawn(_card: _Card, _called: Names, _view: View, key: str) -> RenderedFigure:
-    how = Drawing(store=stored.store(), narrow=_card.paper.narrow, names=_called)
+def _drawn(store: Store, _card: _Card, _called: Names, _view: View, key: str) -> RenderedFigure:
+    how = Drawing(store=store, narrow=_card.paper.narrow, names=_called)
     return _card.chosen.drawn(_view.analysis, _view.results, how)
 
 
@@ -201,7 +192,7 @@ class _Card:
         """The figure as it is printed; None while its tables are computed (which is shown)."""
         view = view_of(self.chosen.analysis, self.chosen.selection)
         key = repr((self.chosen.to_dict(), called, self.paper.narrow))
-        return None if view is None else _drawn(self, called, view, key)
+        return None if view is None else _drawn(stored.store(), self, called, view, key)
 
     def show(self) -> None:
         """Draw it with its place and its words."""

@@ -72,11 +72,11 @@ if not is_this_machine(options.host) and not access.view_only() and not login.pr
     )
 if "--help" not in of_streamlit:
     # What Home needs is loaded before the server answers: the first page would wait for it longer.
-    from mlem_core import figures  # noqa: F401
+    from mlem_core.figures.context import FIGURES
     from mlem_core.inference import intervals  # noqa: F401
-    from mlem_core.robustness import flags  # noqa: F401
     from mlem_core.tasks import examples, followups  # noqa: F401
 
+    list(FIGURES)  # imports the modules of all
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
         examples.example()  # kept in memory; what is wrong with it, the page says
 sys.argv[1:] = ["run", "app.py", f"--server.address={options.host}", *of_streamlit]

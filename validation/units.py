@@ -20,10 +20,9 @@ from mlem_core.data.levels import STIMULUS, exchanges, recurring_units
 from mlem_core.data.stimuli import UNIT, StimulusSet
 from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.inference.block_influence import BlockSums, rsa_without
-from mlem_core.inference.chance import chance_at_level
+from mlem_core.inference.chance import chance_at_level, permutation_null
 from mlem_core.inference.intervals import PERMUTATIONS, SIGNIFICANT, term_estimate
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.permutation_null import permutation_null
 from mlem_core.inference.permuted_contributions import PermutedContributions
 from mlem_core.inference.resample import Estimate, standard_error
 from mlem_core.measures.decomposition import decompose

@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from mlem_core.figures.trajectories import trajectories
 
 from mlem_core import AnalysisSpec, Store, run
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.data.stimulus_csv import write_table
 from mlem_core.figures.export import image
-from mlem_core.figures.groups import group_profiles, group_similarity, universality
+from mlem_core.figures.groups import group_profiles, group_similarity, trajectories, universality
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.similarity import similarity_matrices
 from mlem_core.groups.members import Members, model_similarity

@@ -16,7 +16,7 @@ from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.layer_statistics import training_pairs
 from mlem_core.analysis.representations import representations_of
 from mlem_core.analysis.results import Results
-from mlem_core.base.typing import Report, counting
+from mlem_core.base.typing import Report, counted, counting
 from mlem_core.estimators.registry import FoldFits, estimator_named
 from mlem_core.measures.importance import Fits, fitted
 from mlem_core.storage.store import Stage, Store
@@ -52,13 +52,10 @@ def kept_fits(
     """
     if not estimator_named(selection.estimator).slow:
         return _fits(analysis, store, selection, report)
-    cached, total = [], len(selection.layers)
-    count = counting(report or (lambda _: None), "fits", "layers")
+    count, total = counting(report or (lambda _: None), "fits", "layers"), len(selection.layers)
     count(0, total)
-    for done, layer in enumerate(_each(selection), 1):
-        cached.append(_fits(analysis, store, layer))
-        count(done, total)
-    return _joined(cached)
+    layers = counted(_each(selection), total, count)
+    return _joined([_fits(analysis, store, layer) for layer in layers])
 
 
 def _each(selection: Selection) -> list[Selection]:

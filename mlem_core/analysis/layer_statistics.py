@@ -16,6 +16,7 @@ from mlem_core.analysis import pair_errors
 from mlem_core.analysis.pair_errors import design_errors, errors_sentence
 from mlem_core.analysis.spec import AnalysisSpec, over_repetitions
 from mlem_core.base.errors import InputError
+from mlem_core.base.labels import NAMES
 from mlem_core.base.room import check_free, check_memory, give_back_memory
 from mlem_core.base.text import listed, many, percent
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Report, counting
@@ -118,9 +119,9 @@ def layer_statistics(
         statistics = _statistics_of(compared, spec, list(sources), results, store)
         if missing:
             note = (
-                f"Pairs of stimuli without a distance in "
-                f"{listed([*map(_layer_name, missing)], most=5)} are left out of every layer: "
-                f"{len(places):,} of {n_pairs(len(stimuli)):,}."
+                "Pairs of stimuli without a distance in "
+                f"{listed([*map(NAMES.layer_title, missing)], most=5)} are left out of every "
+                f"layer: {len(places):,} of {n_pairs(len(stimuli)):,}."
             )
             pairs = replace(statistics.pairs, missing=places)
             statistics = statistics._replace(pairs=pairs, notes=[note, *statistics.notes])
@@ -156,7 +157,8 @@ def _check_tested(compared: ComparedPairs, missing: Mapping[Layer, IntArray]) ->
         raise InputError(
             f"fold {np.argmin(counts)} is left with {many(min(counts), 'pair')} of stimuli that "
             f"have a distance in every layer; each fold needs at least {FEWEST_TESTED}, so leave "
-            f"out layers or stimuli ({_layer_name(most)} lacks {many(len(missing[most]), 'pair')})."
+            f"out layers or stimuli ({NAMES.layer_title(most)} lacks "
+            f"{many(len(missing[most]), 'pair')})."
         )
 
 
@@ -223,14 +225,10 @@ def training_pairs(
         layer, source = sources[position]
         distance = spec.distance_of(layer[0])
         rows = np.asarray(source[layer[1]])
-        return squared_distances(rows, distance, design=design, layer=_layer_name(layer))
+        return squared_distances(rows, distance, design=design, layer=NAMES.layer_title(layer))
 
     folds = pairs.moments.folds
     return TrainingPairs.of(pairs.columns, folds, len(sources), distances, design)
-
-
-def _layer_name(layer: Layer) -> str:
-    return f"{layer[0]} layer {layer[1]}"
 
 
 def _by_threads(
@@ -244,7 +242,7 @@ def _by_threads(
         partial(source.__getitem__, number) for (_, number), source in sources.items()
     ]
     distances = [spec.distance_of(model) for model, _ in sources]
-    names = [_layer_name(layer) for layer in sources]
+    names = [NAMES.layer_title(layer) for layer in sources]
     results = passes_over_layers(compared, rows, distances, names)
     for position, result in enumerate(results):
         yield position, result
@@ -323,7 +321,7 @@ def keep_layer(passes: LayerPasses, item: LayerItem) -> None:
 
     def make() -> LayerPass:
         distance = passes.spec.distance_of(model)
-        return pass_over_layer(_compared(passes), rows, distance, _layer_name(item.layer))
+        return pass_over_layer(_compared(passes), rows, distance, NAMES.layer_title(item.layer))
 
     LAYERS.get(Store(passes.root), item.key, make)
 

@@ -237,12 +237,6 @@ def _tables_there(path: Path, manifest: Mapping[str, Any]) -> _There:
     return _There(tables if same else set(), written, options if same else {})
 
 
-def correlations_of_features(pairs: PairStatistics) -> pd.DataFrame:
-    """Pearson correlations of the squared feature distances over the compared pairs, with names."""
-    square = similarity.correlations_of_features(pairs.moments)
-    return pd.DataFrame(square, index=list(pairs.features), columns=list(pairs.features))
-
-
 def _with_names(square: pd.DataFrame) -> pd.DataFrame:
     return square.rename_axis("layer").reset_index()
 
@@ -279,7 +273,8 @@ def results_from_statistics(
     fold_fits, importance = fitted(pairs, estimator) if fits is None else fits
     columns, parts, rsa = pairs.columns.names, pairs.columns.parts, pairs.moments.rsa
     tau = similarity.weighted_tau(importance.mean(axis=1))
-    names = [layer_name(layer) for layer in layers]
+    names, features = [layer_name(layer) for layer in layers], list(pairs.features)
+    correlations = similarity.correlations_of_features(pairs.moments)
     by = {"fold": range(pairs.n_folds)}
     scores = {name: getattr(fold_fits, name) for name in ("rho", "rho_a", "ceiling", "alpha")}
     return Results(
@@ -291,7 +286,7 @@ def results_from_statistics(
         similarity_rsa=pd.DataFrame(rsa, index=names, columns=names),
         layers=list(layers),
         agreement=similarity.agreement(tau, rsa),
-        feature_correlations=correlations_of_features(pairs),
+        feature_correlations=pd.DataFrame(correlations, index=features, columns=features),
         value_distances=value_distances(pairs, fold_fits.weights, layers),
         coding=pairs.columns.coding,
         n_stimuli=pairs.moments.n_stimuli,

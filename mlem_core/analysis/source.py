@@ -43,8 +43,11 @@ def _add_help() -> str:
 
 
 @dataclass(frozen=True)
-class _Read:
-    """Name of the stimuli, and how their file is read; the fields are described in place."""
+class StimulusSource:
+    """The stimuli of an analysis, all features; the fields are described in place.
+
+    What is None is detected or guessed, and `StimulusSet.notes` of what was read says how.
+    """
 
     stimuli: str = asked(
         "probing",
@@ -148,15 +151,6 @@ class _Read:
         parse=int,
         range=SEEDS,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class StimulusSource(_Read):
-    """The stimuli of an analysis, all features; the fields are described in place.
-
-    What is None is detected or guessed, and `StimulusSet.notes` of what was read says how.
-    """
-
     add: tuple[str, ...] = asked((), "Added features", _add_help, metavar="a,b", parse=parse_names)
     language: str = asked(
         LANGUAGE, "Language", "The language of frequencies, by its code.", metavar="CODE"

@@ -76,8 +76,11 @@ def _models_help() -> str:
 
 
 @dataclass(frozen=True)
-class _OfModels(Grouped, StimulusSource):
-    """The stimuli and features, the models and layers, and the metric that is fitted."""
+class AnalysisSpec(Grouped, StimulusSource):
+    """Everything that decides what an analysis gives.
+
+    >>> spec = AnalysisSpec(stimuli="probing", models="minilm", layers=(0, 6))
+    """
 
     models: tuple[str, ...] = asked(
         (), "Models", _models_help, option="model", metavar="NAME", repeated=True
@@ -168,15 +171,6 @@ class _OfModels(Grouped, StimulusSource):
         "What a model computes with. bfloat16 halves its memory and keeps 8 bits of each number.",
         choices=lambda: DTYPES,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class AnalysisSpec(_OfModels):
-    """Everything that decides what an analysis gives.
-
-    >>> spec = AnalysisSpec(stimuli="probing", models="minilm", layers=(0, 6))
-    """
-
     distance: str = asked(
         "euclidean",
         "Distance of representations",

@@ -175,16 +175,25 @@ def names_in(asked: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def parse_names(text: str) -> tuple[str, ...]:
-    """("a", "b") of "a, b"; a name with a comma stands in quotation marks."""
-    parts = next(csv.reader([text], skipinitialspace=True), [])
-    return tuple(part.strip() for part in parts if part.strip())
+    """("a", "b") of "a, b"; a name with a comma stands in quotation marks.
+
+    A new line separates names as a comma does. Raises InputError: it cannot be read so.
+    """
+    try:
+        lines = list(csv.reader(io.StringIO(text, newline=""), skipinitialspace=True))
+    except csv.Error as error:
+        raise InputError(
+            f"found {short(text)} ({error}); expected names with commas between them."
+        ) from error
+    return tuple(part.strip() for line in lines for part in line if part.strip())
 
 
 def in_names(names: Iterable[str]) -> str:
     """The text that `parse_names` reads to these names."""
     line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow(names)
-    return line.getvalue()
+    # Names with a character of the line's end are quoted.
+    csv.writer(line, lineterminator="\r\n").writerow(names)
+    return line.getvalue().removesuffix("\r\n")
 
 
 class Entry(Protocol):

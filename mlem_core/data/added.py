@@ -7,7 +7,7 @@ of these can be features as well. Every other column of the table that is no fea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
@@ -251,21 +251,6 @@ def merge_rare(stimuli: StimulusSet, name: str, least: int) -> StimulusSet:
     merged = column.where(~column.isin(rare.index), other)
     table = stimuli.table.assign(**{name: merged})
     return replace(stimuli, table=table, notes=(*stimuli.notes, note))
-
-
-def carried_along(stimuli: StimulusSet, names: Sequence[str], purpose: str) -> StimulusSet:
-    """The stimuli with some features carried along, with an underscore in front, as none.
-
-    Raises `InputError` where a column has such a name; `purpose` is what it is renamed for.
-    """
-    renamed = {name: f"_{name}" for name in names}
-    taken = set(map(str, stimuli.table)) & set(renamed.values())
-    if taken:
-        raise InputError(
-            f"{stimuli.name} has a column {min(taken)!r} already; rename it to {purpose}."
-        )
-    features = tuple(feature for feature in stimuli.features if feature.name not in renamed)
-    return replace(stimuli, table=stimuli.table.rename(columns=renamed), features=features)
 
 
 def with_column(stimuli: StimulusSet, name: str, values: Any, kind: Kind) -> StimulusSet:

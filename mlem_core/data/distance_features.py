@@ -22,7 +22,7 @@ from mlem_core.base.errors import InputError, readable, unknown
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import many, short, some
 from mlem_core.base.typing import FloatArray
-from mlem_core.data.added import carried_along, with_column
+from mlem_core.data.added import with_column
 from mlem_core.data.columns import GIVEN, NUMBER, Kind, rows_of_numbers, texts
 from mlem_core.data.neural_rows import checked_distances, naming_column, rows_by_name
 from mlem_core.data.reading.content import content, decode
@@ -67,7 +67,15 @@ def with_vector(stimuli: StimulusSet, name: str, columns: str | Sequence[str]) -
     values = np.full(len(stimuli), None, dtype=object)
     names = [f"vector {number}" for number in range(1, len(distinct) + 1)]
     values[there] = np.array(names, dtype=object)[row.reshape(-1)]
-    without = carried_along(stimuli, chosen, f"make the vector {name!r}")
+    renamed = {column: f"_{column}" for column in chosen}
+    taken = set(map(str, stimuli.table)) & set(renamed.values())
+    if taken:
+        raise InputError(
+            f"{stimuli.name} has a column {min(taken)!r} already; rename it to make the vector "
+            f"{name!r}."
+        )
+    others = tuple(feature for feature in stimuli.features if feature.name not in renamed)
+    without = replace(stimuli, table=stimuli.table.rename(columns=renamed), features=others)
     return _added(without, name, values, "vector", Rdm(tuple(names), euclidean(distinct)))
 
 

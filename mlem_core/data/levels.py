@@ -182,7 +182,7 @@ def exchanges(stimuli: StimulusSet, folds: IntArray, feature: str) -> tuple[Exch
     that of stimuli where none does.
     """
     units = recurring_units(stimuli)
-    agreement = _agreement(stimuli.values(feature), units)
+    agreement = unit_agreement(stimuli, feature)
     ways = [
         Exchange(unit, units[unit], strata_of(np.bincount(units[unit])), share)
         for unit, share in sorted(agreement.items(), key=lambda item: -item[1])
@@ -213,10 +213,7 @@ def unit_agreement(stimuli: StimulusSet, feature: str) -> dict[str, float]:
 
     Source: Krippendorff (2004), reliability of data.
     """
-    return _agreement(stimuli.values(feature), recurring_units(stimuli))
-
-
-def _agreement(values: NDArray[Any], units: dict[str, IntArray]) -> dict[str, float]:
+    values = stimuli.values(feature)
     there = ~pd.isna(values)
     apart: Callable[[NDArray[Any], IntArray], float] = _mean_difference
     if values.dtype != np.float64:
@@ -224,7 +221,7 @@ def _agreement(values: NDArray[Any], units: dict[str, IntArray]) -> dict[str, fl
     values = values[there]
     overall = apart(values, np.zeros(len(values), dtype=np.int64))
     agreement = {}
-    for kind, numbers in units.items():
+    for kind, numbers in recurring_units(stimuli).items():
         within = apart(values, numbers[there])
         if np.isfinite(within) and overall > 0:
             agreement[kind] = 1.0 - within / overall

@@ -66,14 +66,10 @@ class Rdm:
         digest.update(np.ascontiguousarray(self.distances, dtype="<f8").tobytes())
         return digest.hexdigest()
 
-    @cached_property
-    def places(self) -> dict[str, int]:
-        """The row of each value."""
-        return {value: row for row, value in enumerate(self.values)}
-
     def among(self, values: Sequence[str]) -> FloatArray:
         """(n, n) the distances of some values, in their order."""
-        rows = [self.places[value] for value in values]
+        places = {value: row for row, value in enumerate(self.values)}
+        rows = [places[value] for value in values]
         return self.distances[np.ix_(rows, rows)]
 
 

@@ -39,8 +39,7 @@ from mlem_core.figures.style import (
 )
 from mlem_core.groups.members import BEST, PROFILES, Measured, Members
 from mlem_core.groups.noise_ceilings import subjects_of
-from mlem_core.groups.summary import GroupSummary, sizes
-from mlem_core.groups.systems import groups_of_systems
+from mlem_core.groups.summary import GroupSummary, groups_of_systems, sizes
 from mlem_core.inference import layer_intervals
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 

@@ -207,25 +207,6 @@ class Labels:
         high = {"along": 8.0, "slanted": self.name_width / 2, "upright": self.name_width}
         return round(12 + ticks + (22 + high[self.lie] if self.models else 0))
 
-    def set_axes(
-        self, layout: dict[str, Any], ref: str, x: tuple[float, float], y: tuple[float, float]
-    ) -> None:
-        """The axes of a matrix, as wide as high, from end to end."""
-        shared = {
-            **self.ticks,
-            "tickfont": {"size": TICK},
-            "showgrid": False,
-            "zeroline": False,
-            "constrain": "domain",
-            "ticks": "",
-        }
-        layout[f"xaxis{ref}"] |= {
-            **shared,
-            "range": list(x),
-            "tickangle": -90 if self.upright else 0,
-        }
-        layout[f"yaxis{ref}"] |= {**shared, "range": list(y), "scaleanchor": f"x{ref}"}
-
     def annotations(self, ref: str, *, left: bool) -> list[dict[str, Any]]:
         """The models' names below a matrix and (`left`) to its left."""
         ticks = self.tick_width if self.upright else _LINE

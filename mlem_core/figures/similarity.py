@@ -20,6 +20,7 @@ from mlem_core.figures.matrix import (
     MOST_POINTS,
     MOST_RUNS,
     SIDE,
+    TICK,
     Grid,
     Labels,
     Order,
@@ -51,6 +52,7 @@ from mlem_core.figures.style import (
     quiet_layout,
     scatter,
     similarity_axis,
+    square_axes,
     title_of,
     wrapped,
 )
@@ -191,8 +193,9 @@ def matrix_figure(
             shapes, texts = outline(of, pair, float(matrix.values[i, j]), ref)
             layout.setdefault("shapes", []).extend(shapes)
             layout["annotations"] += texts
-        around.set_axes(layout, ref, ends[place], (of.span[1], float(of.edges[0])))
-        layout[f"yaxis{ref}"]["showticklabels"] = left
+        ticks = {**around.ticks, "tickfont": {"size": TICK}}
+        up, angle = (of.span[1], float(of.edges[0])), -90 if around.upright else 0
+        square_axes(layout, ref, ticks, ends[place], up, angle, beside=left)
     if len(of.layers) > MOST_POINTS:
         layout["hoverdistance"] = -1  # points are far apart
     _arrange(layout, of, arranged, ends, around.below)

@@ -190,13 +190,9 @@ def value_counts(table: pd.DataFrame, features: list[str]) -> pd.DataFrame:
     """feature, value, count of some columns of the stimuli; missing (an empty value) last."""
     rows: list[tuple[str, object, int]] = []
     for name in features:
-        counts = table[name].value_counts(dropna=True).sort_index()
-        rows += [
-            (name, f"{value:g}" if isinstance(value, float) else value, int(count))
-            for value, count in counts.items()
-        ]
-        missing = int(table[name].isna().sum())
-        rows += [(name, None, missing)] if missing else []
+        for value, count in table[name].value_counts(dropna=False).sort_index().items():
+            text = f"{value:g}" if isinstance(value, float) else value
+            rows.append((name, None if pd.isna(value) else text, int(count)))
     return pd.DataFrame(rows, columns=["feature", "value", "count"])
 
 

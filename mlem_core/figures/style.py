@@ -124,6 +124,34 @@ def names_along(names: Sequence[str], **more: Any) -> dict[str, Any]:
     return {"tickvals": places, "ticktext": names, "showgrid": False, "zeroline": False, **more}
 
 
+def square_axes(
+    layout: dict[str, Any],
+    ref: str,
+    axis: Mapping[str, Any],
+    x: Sequence[float],
+    y: Sequence[float],
+    angle: float = 0,
+    *,
+    below: bool = True,
+    beside: bool = True,
+) -> None:
+    """Set the axes of a panel of a matrix, whose cells are as wide as high.
+
+    Parameters
+    ----------
+    ref : `panel_ref` of the panel
+    axis : the ticks of both axes
+    x, y : from end to end
+    angle : of the texts below the matrix
+    below, beside : whether there are texts below the matrix, and to its left
+    """
+    axis = {**axis, "showgrid": False, "zeroline": False, "constrain": "domain"}
+    across = {"range": list(x), "tickangle": angle, "showticklabels": below}
+    up = {"range": list(y), "scaleanchor": f"x{ref}", "showticklabels": beside}
+    layout[f"xaxis{ref}"] |= {**axis, **across}
+    layout[f"yaxis{ref}"] |= {**axis, **up}
+
+
 def feature_colors(features: Sequence[str]) -> dict[str, str]:
     """Colour of each feature of an analysis, by its place among *all* of them.
 

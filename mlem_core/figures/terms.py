@@ -27,6 +27,7 @@ from mlem_core.figures.style import (
     model_blocks,
     panel_layout,
     short,
+    square_axes,
 )
 from mlem_core.measures.decomposition import UNEXPLAINED, Decomposition, decompose
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
@@ -95,16 +96,8 @@ def term_matrices(
         edges += block_edges(blocks, ref)
         ends = [-0.5, len(parts) - 0.5]
         angle = 0 if len(blocks) < 3 else -90 if crowded or narrow else -40
-        layout[f"xaxis{ref}"] |= shared | {
-            "range": ends,
-            "tickangle": angle,
-            "showticklabels": left <= across,
-        }
-        layout[f"yaxis{ref}"] |= shared | {
-            "range": ends[::-1],
-            "showticklabels": first,
-            "scaleanchor": f"x{ref}",
-        }
+        below = left <= across
+        square_axes(layout, ref, shared, ends, ends[::-1], angle, below=below, beside=first)
     layout |= {"shapes": edges, "margin": layout["margin"] | {"b": 158}}
     layout["height"] += 110
     for place, (scale, most) in enumerate(scales.items()):
@@ -121,9 +114,6 @@ def _along(blocks: Sequence[tuple[int, int, str]], crowded: bool) -> dict[str, A
     return {
         "tickvals": [(start + stop - 1) / 2 for start, stop, _ in blocks],
         "ticktext": model_labels(models, 14),
-        "showgrid": False,
-        "zeroline": False,
-        "constrain": "domain",
         **CLEAR,
         **({"tickfont": {"size": _SMALL}} if crowded else {}),
     }

@@ -31,6 +31,7 @@ from mlem_core.figures.style import (
     panel_layout,
     short,
     short_names,
+    square_axes,
 )
 
 MANY, LABELLED = 12, 24  # values from which on labels are small, and labels at most
@@ -52,7 +53,7 @@ def value_matrices(
     across : matrices beside each other
     """
     own = table[table["feature"] == feature]
-    names = _values(own)
+    names = [str(name) for name in dict.fromkeys(own["value_a"])]
     # Many values need room for their names.
     across = max(1, across - (len(names) > MANY))
     titles = layer_titles(layers, {1: TITLE + 8, 2: TITLE - 12}.get(across, TITLE - 6))
@@ -68,28 +69,15 @@ def value_matrices(
             "tickvals": list(range(0, len(names), every)),
             "ticktext": short_names(names, 12)[::every],
             "tickfont": {"size": SIZE if len(names) <= MANY else SIZE - 3},
-            "range": [-0.5, len(names) - 0.5],
-            "showgrid": False,
-            "zeroline": False,
-            "constrain": "domain",
             **CLEAR,
         }
-        layout[f"xaxis{ref}"] |= {**ticks, "tickangle": -50 if len(names) <= MANY else -90}
-        layout[f"yaxis{ref}"] |= {
-            **ticks,
-            "range": ticks["range"][::-1],
-            "scaleanchor": f"x{ref}",
-            "showticklabels": first,
-        }
+        ends, angle = [-0.5, len(names) - 0.5], -50 if len(names) <= MANY else -90
+        square_axes(layout, ref, ticks, ends, ends[::-1], angle, beside=first)
     beside = {0.0: "0", highest: short(highest)}
     title = bar_title("squared distance")
     layout["coloraxis"] = color_axis(0.0, highest, beside, SEQUENTIAL, len=0.8, title=title)
     layout["margin"] = {"l": 56, "r": 90, "t": 36, "b": 70}
     return go.Figure({"data": traces, "layout": layout})
-
-
-def _values(rows: pd.DataFrame) -> list[str]:
-    return [str(name) for name in dict.fromkeys(rows["value_a"])]
 
 
 def _of(rows: pd.DataFrame, layer: Layer) -> pd.DataFrame:
@@ -145,10 +133,6 @@ def table_caption(feature: str) -> str:
     )
 
 
-def _own(table: pd.DataFrame, feature: str) -> pd.DataFrame:
-    return table[table["feature"] == feature]
-
-
 @figure(
     "values_matrices",
     "Distances of the values",
@@ -159,7 +143,8 @@ def draw_values_matrices(context: FigureContext) -> RenderedFigure | None:
     values = values_of(context)
     if values is None:
         return None
-    own, narrow = _own(*values), context.drawing.narrow
+    own = values[0][values[0]["feature"] == values[1]]
+    narrow = context.drawing.narrow
     across = 2 if context.drawing.screen else 3
     if narrow:
         across = 1 if own["value_a"].nunique() > FEW_VALUES else 2

@@ -351,11 +351,7 @@ def best_known(
 
 def interval_key(why: Explanation, analysis: Analysis) -> dict[str, Any]:
     """Key of the intervals; without terms it names no feature."""
-    chosen: Selection | Sequence[Layer] = why.layers
-    if why.similarity.divides:
-        features = tuple(why.features["term"])
-        spec = analysis.spec
-        chosen = Selection(features, why.layers, spec.estimator, spec.interactions)
+    chosen = selection_of(why, analysis) if why.similarity.divides else why.layers
     return analysis.key(chosen, similarity=why.similarity.name)
 
 

@@ -27,9 +27,9 @@ from mlem_core.data.folds import untested_items
 from mlem_core.data.levels import exchanges
 from mlem_core.estimators.registry import FoldFits, Solution, Solver, estimator_named
 from mlem_core.estimators.training_pairs import TrainingPairs
+from mlem_core.inference.chance import PermutationNull, corrected_p, permutation_null
 from mlem_core.inference.intervals import PERMUTATIONS, SIGNIFICANT, check_permutations
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.permutation_null import PermutationNull, corrected_p, permutation_null
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.designs import PairDesign, places_of
 from mlem_core.pairs.permuted_moments import PermutedFeature, Target
@@ -47,7 +47,7 @@ AT_ONCE = 40
 def importances_by_chance(
     analysis: Analysis,
     store: Store,
-    selection: Selection | None = None,
+    selection: Selection,
     n_permutations: int = PERMUTATIONS,
     report: Report | None = None,
 ) -> pd.DataFrame:
@@ -61,7 +61,7 @@ def importances_by_chance(
 
     Parameters
     ----------
-    selection : None is the whole analysis; an estimator that is slow takes hours
+    selection : an estimator that is slow takes hours
     report : called as the permutations are done
 
     Returns
@@ -70,21 +70,17 @@ def importances_by_chance(
     (corrected over the features of a layer); NaN in the last three where too few stimuli change
     their labels
     """
-    chosen = analysis.select() if selection is None else selection
     check_permutations(n_permutations)
-    if chosen.interactions:
+    if selection.interactions:
         raise InputError(
             "importances by chance are of single features; found interactions, so choose an "
             "analysis without them."
         )
-    key = analysis.key(chosen, permutations=n_permutations)
-    say = report or (lambda _: None)
+    tables = _of_chunks(analysis, store, selection, n_permutations, report or (lambda _: None))
     return IMPORTANCE_CHANCE.get(
         store,
-        key,
-        lambda: pd.concat(
-            _of_chunks(analysis, store, chosen, n_permutations, say), ignore_index=True
-        ),
+        analysis.key(selection, permutations=n_permutations),
+        lambda: pd.concat(tables, ignore_index=True),
     )
 
 

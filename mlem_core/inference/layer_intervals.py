@@ -18,7 +18,7 @@ import numpy as np
 from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.fit_cache import kept_fits
 from mlem_core.base.errors import InputError
-from mlem_core.base.numbers import CONFIDENCE
+from mlem_core.base.numbers import CONFIDENCE, student_quantile
 from mlem_core.base.typing import Counted, FloatArray, Layer, Report, counting
 from mlem_core.inference.block_influence import (
     BlockSums,
@@ -40,7 +40,6 @@ from mlem_core.inference.resample import (
     jackknife,
     squared_effect_bounds,
     standard_error,
-    t_quantile,
 )
 from mlem_core.measures.importance import Fits
 from mlem_core.measures.similarity import weighted_tau
@@ -180,7 +179,7 @@ def intervals_from_sums(
 
 def _score_bounds(scores: FloatArray, left: Left) -> tuple[FloatArray, FloatArray]:
     """Bounds (n_layers, 1 + n_columns) of ρ and of importances, which are squared effects."""
-    reach = standard_error(*left) * t_quantile(min(left.sizes))
+    reach = standard_error(*left) * student_quantile(max(1, min(left.sizes) - 1))
     lower, upper = squared_effect_bounds(scores, reach)
     of_rho = jackknife(scores[:, 0], left.without[..., 0], left.sizes, (-1.0, 1.0))
     lower[:, 0], upper[:, 0] = of_rho.lower, of_rho.upper
@@ -217,9 +216,7 @@ def _of_similarity(compared: SimilarityWithout) -> dict[str, Any]:
 LEFT = Stage("terms-without", 6, Left)
 
 
-def stimuli_left(
-    analysis: Analysis, store: Store, selection: Selection | None = None, *, report: Report
-) -> Left:
+def stimuli_left(analysis: Analysis, store: Store, selection: Selection, *, report: Report) -> Left:
     """The similarity of a selection and its terms without each block; kept in the store.
 
     Raises as `layer_intervals`.
@@ -229,15 +226,14 @@ def stimuli_left(
     of (n_blocks, n_features + 2, n_layers, n_layers): the features, "unexplained" and the
     similarity; that alone where it has no terms
     """
-    chosen = analysis.select() if selection is None else selection
 
     def make() -> Left:
-        plain = replace(chosen, interactions=False)
+        plain = replace(selection, interactions=False)
         compared = similarity_without(analysis, store, plain, report)
         left = (compared.terms_without, compared.values_without[:, None])
         return Left(np.concatenate(left, axis=1), compared.sizes)
 
-    return LEFT.get(store, analysis.key(chosen), make)
+    return LEFT.get(store, analysis.key(selection), make)
 
 
 LAYER_CHANCE = Stage("terms-chance", 5, Chance, compressed=True)

@@ -13,14 +13,8 @@ from scipy.linalg import solve
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.base.errors import unknown
 from mlem_core.base.typing import FloatArray, IntArray, Layer
-from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.measures.contributions import (
-    EXACT_FEATURES,
-    fold_equations,
-    rank_scale,
-    shapley_coefficients,
-)
+from mlem_core.measures.contributions import fold_equations, rank_scale, shapley_coefficients
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.pairs.designs import PairDesign, pairs_among, places_of
 from mlem_core.pairs.moments import PairMoments
@@ -31,13 +25,7 @@ CANDIDATES = 20_000
 KEPT = 8  # examples of a term
 
 
-def pair_terms(
-    moments: PairMoments,
-    ranks: Sequence[NDArray[np.uint32]],
-    term: str,
-    *,
-    exact_up_to: int = EXACT_FEATURES,
-) -> FloatArray:
+def pair_terms(moments: PairMoments, ranks: Sequence[NDArray[np.uint32]], term: str) -> FloatArray:
     """Contribution of each pair of stimuli to a term of two layers' RSA correlation, in units of ρ.
 
     With b the coefficients that a feature adds in a layer, fitted outside a fold
@@ -54,7 +42,6 @@ def pair_terms(
     moments : of all pairs of the stimuli in two layers
     ranks : of each layer (n_pairs,) twice the average rank of each pair
     term : a feature, or "unexplained"
-    exact_up_to : as in `mlem_core.measures.decomposition.decompose`
 
     Returns
     -------
@@ -76,7 +63,7 @@ def pair_terms(
             coefficients = solve(of_fold.gram, of_fold.outside, assume_a="pos").T
         else:
             feature = columns.features.index(term)
-            coefficients = shapley_coefficients(columns, of_fold, feature, exact_up_to=exact_up_to)
+            coefficients = shapley_coefficients(columns, of_fold, feature)
         predictions = columns.predictions(coefficients, *all_pairs.ends(places))
         predictions -= predictions.mean(axis=1, keepdims=True)
         for layer, other in ((0, 1), (1, 0)):
@@ -107,7 +94,7 @@ def _rest(
 
 
 def contributing_pairs(
-    pairs: LayerPairs, stimuli: StimulusSet, term: str, n: int = 10, most: bool = True
+    pairs: LayerPairs, term: str, n: int = KEPT, most: bool = True
 ) -> pd.DataFrame:
     """The pairs of stimuli that contribute most to a term, as examples.
 
@@ -115,13 +102,11 @@ def contributing_pairs(
 
     Parameters
     ----------
-    stimuli : all of the analysis; the pairs may be those of a sample
     most : False gives those that take most away
 
     Returns
     -------
-    contribution (in units of ρ), first, second (rows of the stimuli from 0), first_text,
-    second_text (the word, or the sentence), first_sentence, second_sentence, distance_a and
+    contribution (in units of ρ), first, second (rows of the stimuli from 0), distance_a and
     distance_b (the share of pairs that are nearer in each layer, 0 to 1)
     """
     added = pair_terms(pairs.statistics.moments, pairs.ranks, term)
@@ -132,23 +117,18 @@ def contributing_pairs(
     first, second = PairDesign.complete(pairs.statistics.moments.n_stimuli).ends(top)
     if pairs.rows is not None:
         first, second = pairs.rows[first], pairs.rows[second]
-    used: set[int] = set()
-    picked: list[tuple[int, int, int]] = []
+    used, rows = set[int](), list[tuple[Any, ...]]()
+    total = 2.0 * len(added)
     for at, i, j in zip(top, first, second, strict=True):
-        if signed[at] <= 0 or len(picked) == n:
+        if signed[at] <= 0 or len(rows) == n:
             break
         if i not in used and j not in used:
             used |= {int(i), int(j)}
-            picked.append((int(at), int(i), int(j)))
-    total = 2.0 * len(added)
-    rows = [
-        (added[at], i, j, *((float(ranks[at]) - 1.0) / total for ranks in pairs.ranks))
-        for at, i, j in picked
-    ]
-    return _with_texts(pd.DataFrame(rows, columns=list(_NUMBERS)).astype(_NUMBERS), stimuli)
+            nearer = ((float(ranks[at]) - 1.0) / total for ranks in pairs.ranks)
+            rows.append((added[at], i, j, *nearer))
+    return pd.DataFrame(rows, columns=list(_NUMBERS)).astype(_NUMBERS)
 
 
-# What is kept; the texts are those of the stimuli.
 _NUMBERS: dict[str, Any] = {
     "contribution": np.float64,
     "first": np.int64,
@@ -168,27 +148,20 @@ def pair_contributions(
     *,
     most: bool = True,
 ) -> pd.DataFrame:
-    """`contributing_pairs` of two layers of an analysis, `KEPT` of them; kept in the store.
+    """`contributing_pairs` of two layers of an analysis; kept in the store.
+
+    Their texts are beside them: first_text, second_text (the word, or the sentence),
+    first_sentence, second_sentence.
 
     Raises as `LayerPairs.of`, where it is not kept yet; an unknown term.
     """
 
     def make() -> pd.DataFrame:
         pairs = LayerPairs.of(analysis, layers, store, features)
-        return contributing_pairs(pairs, analysis.stimuli, term, KEPT, most)[list(_NUMBERS)]
+        return contributing_pairs(pairs, term, KEPT, most)
 
-    kept = STAGE.get(store, key_of(analysis, layers, features, term, most), make)
-    return _with_texts(kept, analysis.stimuli)
-
-
-def key_of(
-    analysis: Analysis, layers: Sequence[Layer], features: Sequence[str], term: str, most: bool
-) -> dict[str, Any]:
-    """Key of `pair_contributions` in the store; kept ones need no representations."""
-    return analysis.key(layers, features=list(features), term=term, most=most)
-
-
-def _with_texts(table: pd.DataFrame, stimuli: StimulusSet) -> pd.DataFrame:
+    table = STAGE.get(store, key_of(analysis, layers, features, term, most), make)
+    stimuli = analysis.stimuli
     texts, sentences = (np.array(of, dtype=object) for of in (stimuli.words, stimuli.sentences))
     first, second = table["first"], table["second"]
     return table.assign(
@@ -197,3 +170,10 @@ def _with_texts(table: pd.DataFrame, stimuli: StimulusSet) -> pd.DataFrame:
         first_sentence=sentences[first],
         second_sentence=sentences[second],
     )
+
+
+def key_of(
+    analysis: Analysis, layers: Sequence[Layer], features: Sequence[str], term: str, most: bool
+) -> dict[str, Any]:
+    """Key of `pair_contributions` in the store; kept ones need no representations."""
+    return analysis.key(layers, features=list(features), term=term, most=most)

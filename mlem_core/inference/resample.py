@@ -90,11 +90,6 @@ def covariances_of_kinds(
     return np.stack(covariances)
 
 
-def t_quantile(n_blocks: int) -> float:
-    """Half-width of a confidence interval in standard errors."""
-    return student_quantile(max(1, n_blocks - 1))
-
-
 def shaped(
     value: FloatArray, bootstrap: FloatArray, reach: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
@@ -158,10 +153,11 @@ def by_error(
     """
     from scipy.special import stdtr
 
-    reach = error * t_quantile(min(sizes))
+    degrees = max(1, min(sizes) - 1)
+    reach = error * student_quantile(degrees)
     steady = ~(error > 1e-12)
     statistic = value / np.where(steady, 1.0, error)
-    tail = stdtr(max(1, min(sizes) - 1), -(statistic if above else np.abs(statistic)))
+    tail = stdtr(degrees, -(statistic if above else np.abs(statistic)))
     certain = value > 1e-9 if above else np.abs(value) > 1e-9
     return Estimate(
         value,

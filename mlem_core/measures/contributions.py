@@ -201,25 +201,20 @@ class WeightedSubset(NamedTuple):
 
 
 def weighted_subsets(
-    columns: PairColumns,
-    equations: FoldEquations,
-    *,
-    exact_up_to: int = EXACT_FEATURES,
-    orders: int = ORDERS,
-    seed: int = 0,
+    columns: PairColumns, equations: FoldEquations, seed: int = 0
 ) -> Iterator[WeightedSubset]:
     """Sets of features in one fold, whose values times their shares add up to Shapley values.
 
-    Every set up to `exact_up_to` features. With more, the sets along `orders` random orders of the
+    Every set up to `EXACT_FEATURES`. With more, the sets along `ORDERS` random orders of the
     features and their reverses, which are the same for all folds; a set may then come up again.
     """
     n_features = len(columns.features)
-    if n_features <= exact_up_to:
+    if n_features <= EXACT_FEATURES:
         for subset in subsets(columns, equations):
             yield WeightedSubset(0, subset, shapley_shares(subset.members, n_features))
         return
     rng = np.random.default_rng(seed)
-    for draw in range(orders):
+    for draw in range(ORDERS):
         order = rng.permutation(n_features)
         for direction in (order, order[::-1]):
             # The value of a set counts for the feature that was added last, and is taken from what
@@ -228,17 +223,13 @@ def weighted_subsets(
             for place, feature in enumerate(direction.tolist()):
                 subset = with_feature(columns, equations, subset, feature)
                 shares = np.zeros(n_features)
-                shares[feature] = 0.5 / orders
-                shares[direction[place + 1 : place + 2]] = -0.5 / orders
+                shares[feature] = 0.5 / ORDERS
+                shares[direction[place + 1 : place + 2]] = -0.5 / ORDERS
                 yield WeightedSubset(draw, subset, shares)
 
 
 def shapley_coefficients(
-    columns: PairColumns,
-    equations: FoldEquations,
-    feature: int,
-    *,
-    exact_up_to: int = EXACT_FEATURES,
+    columns: PairColumns, equations: FoldEquations, feature: int
 ) -> FloatArray:
     """Coefficients that a feature adds to those of other features, averaged as Shapley values are.
 
@@ -250,7 +241,6 @@ def shapley_coefficients(
     columns : of the pairs
     equations : of the fold
     feature : its number
-    exact_up_to : as in `mlem_core.measures.decomposition.decompose`
 
     Returns
     -------
@@ -258,7 +248,7 @@ def shapley_coefficients(
     """
     coefficients = np.zeros((equations.outside.shape[1], len(columns)))
     with one_thread_each():
-        for _, subset, shares in weighted_subsets(columns, equations, exact_up_to=exact_up_to):
+        for _, subset, shares in weighted_subsets(columns, equations):
             if shares[feature] and len(subset.chosen):
                 solved = solve_triangular(
                     subset.factor, subset.outside, lower=True, trans="T", check_finite=False

@@ -151,17 +151,11 @@ class Decomposition:
         return pd.DataFrame(rows, columns=columns)
 
 
-def decompose(
-    moments: PairMoments,
-    *,
-    exact_up_to: int = EXACT_FEATURES,
-    orders: int = ORDERS,
-    seed: int = 0,
-) -> Decomposition:
+def decompose(moments: PairMoments, *, seed: int = 0) -> Decomposition:
     """The RSA correlation of every two layers as a sum over the features.
 
-    Contributions are cross-fitted. Exact up to `exact_up_to` features; with more they are means
-    over sampled orders of the features, with their standard errors, and still add up exactly.
+    Contributions are cross-fitted. Exact up to `EXACT_FEATURES`; with more they are means over
+    `ORDERS` sampled orders of the features, with their standard errors, and still add up exactly.
 
     Raises InputError: moments of one fold.
 
@@ -171,21 +165,18 @@ def decompose(
     columns, n_layers = moments.columns, moments.n_layers
     n_features = len(columns.features)
     scale = rank_scale(equations)
-    is_exact = n_features <= exact_up_to
-    by_draw = np.zeros((1 if is_exact else orders, n_features, n_layers, n_layers))
+    is_exact = n_features <= EXACT_FEATURES
+    by_draw = np.zeros((1 if is_exact else ORDERS, n_features, n_layers, n_layers))
     # Many small systems of equations, for which several threads would only be in the way.
     with one_thread_each():
         for fold in equations:
-            subsets_of_fold = weighted_subsets(
-                columns, fold, exact_up_to=exact_up_to, orders=orders, seed=seed
-            )
-            for draw, subset, shares in subsets_of_fold:
+            for draw, subset, shares in weighted_subsets(columns, fold, seed):
                 counted = np.flatnonzero(shares)
                 by_draw[draw, counted] += np.multiply.outer(shares[counted], subset.explained)
     terms = by_draw.sum(axis=0) * scale
     error = None
     if not is_exact:
-        error = by_draw.std(axis=0, ddof=1) * np.sqrt(orders) * np.abs(scale)
+        error = by_draw.std(axis=0, ddof=1) * np.sqrt(ORDERS) * np.abs(scale)
     unexplained = moments.rsa - terms.sum(axis=0)
     return Decomposition(columns.features, terms, unexplained, moments.rsa, error)
 

@@ -313,9 +313,7 @@ def importances(
     )
 
 
-def correlated_features(
-    pairs: PairStatistics, weights: FloatArray, at_least: float = CORRELATED
-) -> list[tuple[str, str, float]]:
+def correlated_features(pairs: PairStatistics, weights: FloatArray) -> list[tuple[str, str, float]]:
     """Features whose parts of the prediction correlate: (one, other, Pearson r), strongest first.
 
     `weights` are (n_layers, n_folds, n_columns), see `mlem_core.estimators.registry.FoldFits`.
@@ -324,7 +322,7 @@ def correlated_features(
     correlated = [
         (pairs.features[f], pairs.features[g], float(r[f, g]))
         for f, g in itertools.combinations(range(len(pairs.features)), 2)
-        if abs(r[f, g]) >= at_least
+        if abs(r[f, g]) >= CORRELATED
     ]
     return sorted(correlated, key=lambda pair: -abs(pair[2]))
 

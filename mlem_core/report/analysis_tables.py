@@ -199,7 +199,7 @@ def analysis_tables(
     importance_chance = intervals = None
     if options.chance:
         importance_chance = importances_by_chance(
-            analysis, store, n_permutations=options.chance, report=progress
+            analysis, store, analysis.select(), options.chance, progress
         )
         extra["importance_chance.csv"] = importance_chance
     if options.bootstrap:

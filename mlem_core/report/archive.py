@@ -12,6 +12,8 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+from plotly.offline import get_plotlyjs
+
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.files import RDMS
 from mlem_core.analysis.results import Results, write_tables
@@ -24,7 +26,7 @@ from mlem_core.figures.context import Drawing, FigureContext, RenderedFigure
 from mlem_core.figures.export import can_write_images, one_browser
 from mlem_core.figures.plots import all_figures
 from mlem_core.report.analysis_tables import TableOptions, analysis_tables
-from mlem_core.report.formats import pictures, plotly_source, write_zip
+from mlem_core.report.formats import in_zip, pictures
 from mlem_core.report.methods import texts, uncertainty
 from mlem_core.report.portable import (
     STIMULI,
@@ -87,7 +89,7 @@ def write_archive(
     files |= {name: text.encode() for name, text in written.items()}
     files |= _figure_files(all_figures(context, report), images, report)
     with replacing(Path(target)) as temporary:
-        write_zip(files, temporary)
+        temporary.write_bytes(in_zip(files))
     return Path(target)
 
 
@@ -108,12 +110,12 @@ def _figure_files(
                 for path, content in form.write(figure, name, None).items():
                     files[f"figures/{path}"] = content if images else _without_plotly(content)
     progress(Progress("figures", None, len(drawn), len(drawn), "figures"))
-    return files if images else {**files, "figures/plotly.min.js": plotly_source().encode()}
+    return files if images else {**files, "figures/plotly.min.js": get_plotlyjs().encode()}
 
 
 def _without_plotly(page: bytes) -> bytes:
     """The page with the one copy of Plotly beside it instead of 4 MB in it."""
     for tag in (b"<script>", b'<script type="text/javascript">'):  # of Plotly 7, and of 6
-        script = tag + plotly_source().encode() + b"</script>"
+        script = tag + get_plotlyjs().encode() + b"</script>"
         page = page.replace(script, b'<script src="plotly.min.js"></script>')
     return page

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -332,28 +331,16 @@ def as_latex(drawn: RenderedFigure, name: str, paper: Paper, form: str = "pdf") 
 _DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can say
 
 
-def write_zip(files: Mapping[str, bytes], target: Path | BinaryIO) -> None:
-    """Write files into a zip, in which the same files give the same bytes."""
+def in_zip(files: Mapping[str, bytes]) -> bytes:
+    """Content of a zip of files, the same for the same files."""
+    target = BytesIO()
     with zipfile.ZipFile(target, "w") as archive:
         for path in sorted(files):
             entry = zipfile.ZipInfo(path, _DATE)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, files[path])
-
-
-def in_zip(files: Mapping[str, bytes]) -> bytes:
-    """Content of a zip of files, see `write_zip`."""
-    target = BytesIO()
-    write_zip(files, target)
     return target.getvalue()
-
-
-def plotly_source() -> str:
-    """The script of Plotly."""
-    from plotly.offline import get_plotlyjs
-
-    return str(get_plotlyjs())
 
 
 def csv_bytes(table: pd.DataFrame) -> bytes:

@@ -24,7 +24,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.files import read_json, replacing, replacing_files, write_json
 from mlem_core.base.typing import Report
 from mlem_core.groups.noise_ceilings import noise_ceilings, subjects_of
-from mlem_core.groups.systems import keep_systems
+from mlem_core.groups.summary import keep_systems
 from mlem_core.models.registry import identity_now
 from mlem_core.storage.digests import RESULT, Digested, canonical, sealed
 from mlem_core.storage.store import Store
@@ -250,7 +250,7 @@ def make_analysis(request: Request, folder: Path, report: Report) -> None:
     analysis = run(spec, store, report)
     if subjects_of(analysis):
         noise_ceilings(analysis, store)  # which figures draw
-    keep_systems(analysis, store)  # which their page reads
+    keep_systems(analysis, store, analysis.select())  # which their page reads
     files.save_analysis(analysis, folder)
     _check_inputs(spec, asked)
 

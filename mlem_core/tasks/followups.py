@@ -18,11 +18,10 @@ from mlem_core.analysis.fit_cache import fitted_results
 from mlem_core.analysis.representations import model_representations
 from mlem_core.analysis.similarities import compared
 from mlem_core.base.errors import InputError, check_choice, unknown
-from mlem_core.base.files import scratch
 from mlem_core.base.typing import Layer, Report, counting
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.extending import find_stage, stage_names
-from mlem_core.groups.systems import keep_systems
+from mlem_core.groups.summary import keep_systems
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.explanation import intervals_of_two
 from mlem_core.inference.importance_chance import importances_by_chance, kept_chance
@@ -32,8 +31,6 @@ from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples
 from mlem_core.tasks.runner import Request, Task, carry_out
 
-# Files by their names.
-Made = Mapping[str, bytes]
 Options = Mapping[str, Any]
 VERSION = 7
 ARCHIVE = "all.zip"
@@ -41,11 +38,12 @@ ARCHIVE = "all.zip"
 
 @dataclass(frozen=True)
 class JobInput:
-    """A finished analysis, what is to be done with it, and where how far it is goes."""
+    """A finished analysis, what is to be done with it, where its files go, and how far it is."""
 
     analysis: Analysis
     options: Options
     store: Store
+    folder: Path
     report: Report
 
     def selection(self) -> Selection:
@@ -86,23 +84,21 @@ def _pair_intervals(job: JobInput) -> None:
     intervals_of_two(job.analysis, chosen, job.store, counted)
 
 
-def _archive(job: JobInput) -> Made:
+def _archive(job: JobInput) -> None:
     from mlem_core.report.analysis_tables import computed_options
     from mlem_core.report.archive import write_archive
 
     analysis, results = job.analysis, None
     if estimator_named(analysis.spec.estimator).slow:
         results = fitted_results(analysis, job.store, analysis.select(), job.report)
-    with scratch("followup") as folder:
-        path = write_archive(
-            analysis,
-            Path(folder) / ARCHIVE,
-            job.store,
-            computed_options(analysis, job.store),
-            results=results,
-            progress=job.report,
-        )
-        return {ARCHIVE: path.read_bytes()}
+    write_archive(
+        analysis,
+        job.folder / ARCHIVE,
+        job.store,
+        computed_options(analysis, job.store),
+        results=results,
+        progress=job.report,
+    )
 
 
 def _models_of(*names: str) -> Callable[[JobInput], Iterable[str]]:
@@ -120,7 +116,7 @@ class JobType:
 
     Attributes
     ----------
-    make : does it; gives what is kept in the task's folder
+    make : does it; files that are kept go into the folder of its input
     models : names of the models whose representations it reads
     in_store : whether what it makes lies in the store, so that the task has no files of its own
     """
@@ -155,15 +151,16 @@ def job_type(name: str) -> JobType:
     return found
 
 
-def work(kind: str, analysis: Analysis, options: Options, store: Store, report: Report) -> Made:
+def work(
+    kind: str, analysis: Analysis, options: Options, store: Store, folder: Path, report: Report
+) -> None:
     """Do a kind of work on an analysis, with the representations that it reads in the store.
 
     Raises as `restore_representations`, or what the options ask for is not in the analysis.
     """
-    job, of_kind = JobInput(analysis, options, store, report), job_type(kind)
+    job, of_kind = JobInput(analysis, options, store, folder, report), job_type(kind)
     restore_representations(analysis, of_kind.models(job), store, report)
-    made: Made = of_kind.make(job)
-    return {} if of_kind.in_store else made
+    of_kind.make(job)
 
 
 def restore_representations(
@@ -242,9 +239,7 @@ def make_followup(request: Request, folder: Path, report: Report) -> None:
     job = analyses.find(request["analysis"], store)
     if job is None:
         raise InputError("the analysis is no longer in the store; run it again.")
-    made = work(request["kind"], job.analysis(), request["options"], store, report)
-    for name, content in made.items():
-        (folder / name).write_bytes(content)
+    work(request["kind"], job.analysis(), request["options"], store, folder, report)
 
 
 if __name__ == "__main__":

@@ -61,12 +61,14 @@ class Notes:
     note : free text; may have several lines
     shown : what to show for a feature or a model, by its identifier; without an entry, itself
     report : what was put into the report, in its order, each as JSON can hold it
+    version : of the form of their file
     """
 
     name: str = ""
     note: str = ""
     shown: Mapping[str, str] = field(default_factory=dict)
     report: tuple[Mapping[str, Any], ...] = ()
+    version: int = VERSION
 
     def named(self, name: str) -> Notes:
         """Notes with another name, one line of at most `LONGEST_NAME` letters; empty for none."""
@@ -92,10 +94,10 @@ def read_notes(job_id: str, store: Store) -> Notes:
     """The notes on an analysis; empty where their file is absent or damaged (logged)."""
     path = path_of(job_id, store)
     try:
-        kept = parsed(_Kept, path.read_bytes(), "the file of notes")
-        if kept.version != VERSION:
-            raise ValueError(f"version {kept.version!r}, expected {VERSION}")
-        return Notes(kept.name, kept.note, kept.shown, tuple(kept.report))
+        notes = parsed(Notes, path.read_bytes(), "the file of notes")
+        if notes.version != VERSION:
+            raise ValueError(f"version {notes.version!r}, expected {VERSION}")
+        return notes
     except FileNotFoundError:
         return Notes()
     except (OSError, ValueError) as error:
@@ -127,7 +129,7 @@ def change_notes(job_id: str, store: Store, how: Callable[[Notes], Notes]) -> No
             if notes == Notes():
                 path.unlink(missing_ok=True)
             else:
-                write_json(path, {"version": VERSION, **asdict(notes)})
+                write_json(path, asdict(notes))
     except (OSError, filelock.Timeout) as error:
         raise InputError(
             f"the notes cannot be written into {str(path.parent)!r}: make it writable, or free "
@@ -140,17 +142,6 @@ def path_of(job_id: str, store: Store) -> Path:
     if not _ID.fullmatch(job_id):
         raise InputError(f"{job_id!r} is not the id of an analysis.")
     return store.root / "notes" / f"{job_id}.json"
-
-
-@dataclass(frozen=True)
-class _Kept:
-    """A file of notes."""
-
-    version: int
-    name: str
-    note: str
-    shown: dict[str, str]
-    report: list[dict[str, Any]]
 
 
 def job_names(jobs: Sequence[Job], store: Store) -> dict[str, str]:

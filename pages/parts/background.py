@@ -9,15 +9,13 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 import streamlit as st
 
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.text import many
-from mlem_core.tasks import analyses, followups, runner
+from mlem_core.tasks import analyses, runner
 from mlem_core.tasks.access import view_only
 from mlem_core.tasks.analyses import Job
 from mlem_core.tasks.followups import Followup
@@ -27,12 +25,13 @@ from pages.parts.choices import plain, progress_text
 from pages.parts.screens import SCREENS
 
 JUST_NOW = 60.0  # seconds; it may have been done since the page looked for it
-TITLES = {
-    "queued": ":material/hourglass: Waiting:",
-    "running": ":material/hourglass: Running:",
-    "done": ":material/check_circle: Done:",
-    "cancelled": ":material/cancel: Cancelled:",
-    "failed": ":material/error: Failed:",
+# What a state is called, with its colour and symbol.
+STATES = {
+    "queued": ("waiting", "gray", "hourglass"),
+    "running": ("running", "blue", "hourglass"),
+    "done": ("done", "green", "check_circle"),
+    "cancelled": ("cancelled", "gray", "cancel"),
+    "failed": ("failed", "red", "error"),
 }
 UNDER_WAY = ("queued", "running")
 AHEAD = "ahead"  # in the session: what `begin_ahead` has begun
@@ -93,9 +92,11 @@ def _draw(jobs: list[Job], states: list[State]) -> None:
 
 
 def _draw_one(job: Job, status: Status) -> None:
+    label, _, symbol = STATES[status.state]
     with st.container(horizontal=True, vertical_alignment="center"):
         with st.container(gap="xsmall"):
-            st.markdown(f"**{TITLES[status.state]}** {plain(stored.name_of(job))}")
+            title = f":material/{symbol}: {label.capitalize()}:"
+            st.markdown(f"**{title}** {plain(stored.name_of(job))}")
             if status.state in UNDER_WAY:
                 show_progress(status, f"{waiting(status).capitalize()} …")
         if status.state in UNDER_WAY:
@@ -138,11 +139,6 @@ def _dismiss(job: Job) -> None:
     _watched().pop(job.id, None)
     if choices.get_one("analysis") == job.id and job.status().state != "done":
         choices.put("analysis", None)
-
-
-def work_on(job_id: str, kind: str, options: Mapping[str, Any]) -> Followup:
-    """Work on an analysis that goes on in the background, whether it was started or not."""
-    return followups.followup_of(kind, job_id, options, stored.store())
 
 
 def begin_ahead(task: Followup) -> None:

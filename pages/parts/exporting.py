@@ -27,7 +27,6 @@ from mlem_core.tasks.access import view_only
 from mlem_core.tasks.notes import Notes
 from pages.parts import background, choices, frame, stored
 from pages.parts.choices import plain, without_minus_zero
-from pages.parts.glosses import glosses
 from pages.parts.view import View
 
 OTHER = "other"
@@ -108,8 +107,8 @@ class Panel:
     line : what the screen says below it; by default its caption
     options : what a report needs beside the page's choices to draw it again, see
         `mlem_core.figures.context.Drawing`
-    registered : its name in `mlem_core.figures.plots.FIGURES`; empty where it is none of these,
-        and no report can draw it
+    registered : its name in `mlem_core.figures.plots.FIGURES`, and the view that it is of; None
+        where it is none of these, and no report can draw it
     again : draws it for little room or not, and on a screen or in print, where that differs
     """
 
@@ -117,7 +116,7 @@ class Panel:
     name: str
     line: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
-    registered: str = ""
+    registered: tuple[str, View] | None = None
     again: Callable[[bool, bool], RenderedFigure] | None = None
 
     @classmethod
@@ -140,7 +139,7 @@ class Panel:
             return draw(figure, replace(context, drawing=drawing)) or drawn
 
         name = name or figure.replace("_", "-")
-        return cls(drawn, name, FIGURES[figure].below(context), options, figure, again)
+        return cls(drawn, name, FIGURES[figure].below(context), options, (figure, view), again)
 
     def show(self) -> None:
         """Draw it, with its caption and its export."""
@@ -161,14 +160,14 @@ class Panel:
 
         self._chart(on_select=clicked, selection_mode="points")
 
-    def _chart(self, **selecting: Any) -> Any:
+    def _chart(self, **selecting: Any) -> None:
         figure = self.drawn.figure
         if frame.narrow():
             drawn = self.drawn if self.again is None else self.again(True, True)
             figure = in_narrow_window(drawn.figure)
         if st.context.theme.type == "dark":
             figure = on_dark_page(figure)
-        state = st.plotly_chart(
+        st.plotly_chart(
             figure,
             key=f"figure {self.name}",
             theme="streamlit",
@@ -177,7 +176,6 @@ class Panel:
             **selecting,
         )
         _below(self)
-        return state
 
 
 def show_figure(view: View, figure: str, name: str = "", **options: Any) -> None:
@@ -244,8 +242,7 @@ def _below(panel: Panel) -> None:
     """The line below a figure, and what is folded beside it."""
     row = st.container(horizontal=True, vertical_alignment="center")
     caption = panel.drawn.caption
-    line = panel.line or caption
-    row.caption(line, width="stretch", help=glosses(f"{line} {caption}") or None)
+    row.caption(panel.line or caption, width="stretch")
     ways = row.container(horizontal=True, width="content")
     with ways.popover(
         "How computed",
@@ -301,18 +298,13 @@ def _export(panel: Panel) -> None:
                 icon=":material/note_add:",
                 key=f"add {panel.name}",
                 on_click=add_to_report,
-                args=(panel.registered, panel.options),
+                args=(*panel.registered, panel.options),
                 help="Puts the figure as it is now into the page Report, where all chosen figures "
                 "get one size and are saved together.",
             )
 
 
-def remember(view: View) -> None:
-    """Keep what the page shows, from which `add_to_report` takes what a figure is of."""
-    st.session_state["view"] = view
-
-
-def add_to_report(figure: str, options: Mapping[str, str]) -> None:
+def add_to_report(figure: str, view: View, options: Mapping[str, str]) -> None:
     """Put a figure of what is shown at the end of its report.
 
     Parameters
@@ -320,7 +312,6 @@ def add_to_report(figure: str, options: Mapping[str, str]) -> None:
     figure : in the core's registry
     options : what the page knows beside its choices
     """
-    view: View = st.session_state["view"]
     shown = view.selection, view.chosen_pair, view.options(**options)
     chosen = Chosen(figure, view.job_id, *shown)
     change_report(view.job_id, lambda there: [*there, chosen])

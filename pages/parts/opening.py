@@ -22,7 +22,6 @@ from mlem_core.tasks.access import view_only
 from mlem_core.tasks.analyses import Job
 from pages.parts import background, choices, frame, stored
 from pages.parts.choices import inform, plain
-from pages.parts.exporting import remember
 from pages.parts.screens import SCREENS
 from pages.parts.view import View, view_of
 
@@ -97,7 +96,6 @@ def _open_view(url_path: str) -> View | None:
     view = view_of(job_id, selection)
     if view is None:
         return None
-    remember(view)
     with head:
         _offer_downloads(view)
     return view

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import functools
-import inspect
 import io
 import os
 import re
@@ -39,10 +37,12 @@ T = TypeVar("T")
 
 EXAMPLE = "example"  # `mlem_core.tasks.examples.ID`, without its imports
 
-# How a cache tells selections apart: Streamlit would look through all layers, in milliseconds.
+# How a cache tells these apart: of selections Streamlit would look through all layers, in
+# milliseconds.
 _HASHED: Any = {
     "mlem_core.analysis.analysis.Selection": repr,
     "mlem_core.data.stimuli.StimulusSet": attrgetter("digest"),
+    "mlem_core.storage.store.Store": lambda store: str(store.root),
 }
 
 _UPLOAD = re.compile(r"[0-9a-f]{64}/[^/\\]+")
@@ -67,9 +67,10 @@ def _opened(root: str | None) -> Store:
 def kept(
     max_entries: int, *, copied: bool = False, show_spinner: str | bool = False, **more: Any
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """A decorator that keeps what a function returns, by its arguments and the store.
+    """A decorator that keeps what a function returns, by its arguments.
 
-    An argument whose name begins with _ is no part of the key; what raises is not kept.
+    What differs by store has the store among them. An argument whose name begins with _ is no part
+    of the key; what raises is not kept.
 
     Parameters
     ----------
@@ -77,28 +78,9 @@ def kept(
     more : further options of `st.cache_data` and `st.cache_resource`
     """
     cache: Any = st.cache_data if copied else st.cache_resource
-
-    def decorate(call: Callable[P, T]) -> Callable[P, T]:
-        def of_store(root: str, *args: P.args, **kwargs: P.kwargs) -> T:
-            return call(*args, **kwargs)
-
-        functools.update_wrapper(of_store, call)
-        # Where Streamlit reads which arguments are part of the key.
-        own = inspect.signature(call)
-        root = inspect.Parameter("root", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        named: Any = of_store
-        named.__signature__ = own.replace(parameters=[root, *own.parameters.values()])
-        options = {"max_entries": max_entries, "show_spinner": show_spinner, **more}
-        cached = cache(**options, hash_funcs=_HASHED)(of_store)
-
-        @functools.wraps(call)
-        def with_root(*args: P.args, **kwargs: P.kwargs) -> T:
-            value: T = cached(str(store().root), *args, **kwargs)
-            return value
-
-        return with_root
-
-    return decorate
+    options = {"max_entries": max_entries, "show_spinner": show_spinner, **more}
+    decorator: Callable[[Callable[P, T]], Callable[P, T]] = cache(**options, hash_funcs=_HASHED)
+    return decorator
 
 
 def keep_files(*files: Any) -> str:
@@ -152,7 +134,7 @@ def name_of(job: Job) -> str:
 
 def open_analysis(job_id: str) -> Analysis:
     """A finished analysis, loaded once for all windows; InputError as `find_job`."""
-    return _open(job_id, find_job(job_id))
+    return _open(store(), job_id, find_job(job_id))
 
 
 def read(what: str, **request: Any) -> Any:
@@ -174,7 +156,7 @@ def _read(what: str, request: dict[str, Any]) -> Any:
 
 
 @kept(8, show_spinner="Opening the analysis …")
-def _open(job_id: str, _job: Job) -> Analysis:
+def _open(store: Store, job_id: str, _job: Job) -> Analysis:
     return _job.analysis()
 
 
@@ -199,19 +181,16 @@ def names() -> Names:
 
 def names_of(job_id: str) -> Names:
     """The display names of an analysis."""
-    try:
+    shown: Mapping[str, str] = {}
+    in_files = Names()
+    # The page says that no analysis has such an id, or that it is not done.
+    with contextlib.suppress(InputError):
         path = notes.path_of(job_id, store())
-    except InputError:
-        return Names()  # no analysis has such an id, which the page says
-    try:
-        now = path.stat()
-        shown = _shown(job_id, store(), (now.st_mtime_ns, now.st_size, now.st_ino))
-    except OSError:
-        shown = {}
-    try:
-        in_files = Names() if job_id == EXAMPLE else _in_files(job_id, store())
-    except InputError:
-        in_files = Names()  # it is not done
+        with contextlib.suppress(OSError):
+            now = path.stat()
+            shown = _shown(job_id, store(), (now.st_mtime_ns, now.st_size, now.st_ino))
+        if job_id != EXAMPLE:
+            in_files = _in_files(job_id, store())
     return replace(in_files, features=shown, models=shown)
 
 

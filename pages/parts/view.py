@@ -17,8 +17,9 @@ from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.context import Drawing, FigureContext
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
+from mlem_core.storage.store import Store
 from mlem_core.tasks.access import view_only
-from mlem_core.tasks.followups import Followup
+from mlem_core.tasks.followups import Followup, followup_of
 from pages.parts import background, choices, stored
 from pages.parts.choices import inform, plain
 from pages.parts.screens import SCREENS
@@ -29,8 +30,8 @@ class _UnfittedError(Exception):
 
 
 @stored.kept(256)
-def _results(job_id: str, selection: Selection, _analysis: Analysis) -> Results:
-    kept = kept_results(_analysis, stored.store(), selection)
+def _results(store: Store, job_id: str, selection: Selection, _analysis: Analysis) -> Results:
+    kept = kept_results(_analysis, store, selection)
     if kept is None and estimator_named(selection.estimator).slow:
         raise _UnfittedError  # what raises is not kept
     return _analysis.results_of(selection) if kept is None else kept
@@ -39,14 +40,14 @@ def _results(job_id: str, selection: Selection, _analysis: Analysis) -> Results:
 def results_of(job_id: str, analysis: Analysis, selection: Selection) -> Results | None:
     """The tables for what is kept of an analysis; None while they are computed (which is shown)."""
     try:
-        return _results(job_id, selection, analysis)
+        return _results(stored.store(), job_id, selection, analysis)
     except _UnfittedError:
         st.info(
             f"The estimator {selection.estimator} takes about a second a layer. It is "
             "computed once; after that every look is quick.",
             icon=":material/hourglass:",
         )
-        task = background.work_on(job_id, "fits", selection.to_dict())
+        task = followup_of("fits", job_id, selection.to_dict(), stored.store())
         if not task.folder.exists() and not view_only():
             task.begin()
         background.offer(
@@ -56,7 +57,7 @@ def results_of(job_id: str, analysis: Analysis, selection: Selection) -> Results
 
 
 @stored.kept(32)
-def _memory(job_id: str, selection: Selection) -> dict[Hashable, Any]:
+def _memory(store: Store, job_id: str, selection: Selection) -> dict[Hashable, Any]:
     """Memory of what was computed for a selection of an analysis, beside its tables."""
     return {}
 
@@ -111,7 +112,7 @@ class View:
             options=self.options(**options),
             screen=True,
         )
-        memory = _memory(self.job_id, self.selection)
+        memory = _memory(stored.store(), self.job_id, self.selection)
         return FigureContext(self.analysis, self.selection, self.results, drawing, memory)
 
     def options(self, **more: str) -> dict[str, str]:
@@ -121,7 +122,7 @@ class View:
 
     def work(self, kind: str, options: Mapping[str, Any]) -> Followup:
         """Work on the analysis that goes on in the background, whether it was started or not."""
-        return background.work_on(self.job_id, kind, options)
+        return followup_of(kind, self.job_id, options, stored.store())
 
     @property
     def chosen_pair(self) -> tuple[Layer, Layer] | None:
@@ -158,7 +159,7 @@ def lacks(job_id: str, analysis: Analysis, models: Sequence[str], what_for: str)
         named = plain(" and ".join(map(stored.names().model, lacking)))
         st.caption(f"{what_for}{named}, which are not on this machine yet.")
         background.offer(
-            background.work_on(job_id, "representations", {"models": lacking}),
+            followup_of("representations", job_id, {"models": lacking}, stored.store()),
             "Get the representations",
             "Runs the models on the stimuli, in the background; some seconds for a small model.",
         )
@@ -189,7 +190,7 @@ def pair_of_layers(view: View) -> tuple[str, str]:
 
 def _first_look(view: View) -> tuple[str, str]:
     """The two layers that are looked at before any are chosen."""
-    memory = _memory(view.job_id, view.selection)
+    memory = _memory(stored.store(), view.job_id, view.selection)
     if "first look" not in memory:
         memory["first look"] = view.analysis.most_alike(view.layers)
     a, b = map(layer_name, memory["first look"])

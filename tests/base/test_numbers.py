@@ -161,9 +161,12 @@ def test_an_analysis_takes_one_or_several(given, kept):
 
 def test_names_and_layers():
     assert names_in("tense") == ("tense",) == names_in(["tense"])
-    for names in (("a, b", "c"), ('say "a"', "b"), ("tense",), ()):
+    for names in (("a, b", "c"), ('say "a"', "b"), ("a\nb", "c\rd"), ("tense",), ()):
         assert names_in(in_names(names)) == names == names_in(list(names))
     assert names_in('c, "a, b"') == ("c", "a, b")
+    assert names_in("a\nb, c") == ("a", "b", "c")
+    with refused("names with commas"):
+        names_in("x" * 200_000)
     three = ("minilm", 3)
     for asked in ("minilm:3", three, ["minilm:3"], [three], (three,), ("minilm", np.int64(3))):
         assert layers_in(asked) == (three,)

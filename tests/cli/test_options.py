@@ -203,7 +203,7 @@ def test_universality_is_of_terms_pair_by_pair(analysis, tmp_path):
     # All code the noun; one of three groups does not code the length.
     assert rows.loc["noun", "universality"] == pytest.approx(1.0, abs=0.25)
     assert rows.loc["length", "between"] < 0.7 * rows.loc["length", "within"]
-    left = stimuli_left(analysis, Store(tmp_path), report=lambda _: None)
+    left = stimuli_left(analysis, Store(tmp_path), analysis.select(), report=lambda _: None)
     over_both = GroupSummary(analysis, analysis.results(), left=left)
     assert found.over == "models" and "sentences" in over_both.over
 

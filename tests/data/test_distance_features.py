@@ -56,7 +56,7 @@ def distances_of(found, name):
     for i, a in enumerate(cells):
         for j, b in enumerate(cells):
             if a is not None and b is not None:
-                full[i, j] = own.distances[own.places[a], own.places[b]]
+                full[i, j] = own.distances[own.values.index(a), own.values.index(b)]
     return full
 
 

@@ -76,10 +76,15 @@ def near_nothing(names):
 def audited(of):
     table = pd.DataFrame(of.layers, columns=["model", "layer"]).assign(position0_ranks=0.1)
     changes = table.assign(
-        variant="v", rho_before=0.5, rho=0.4, rsa_change=0.1, tau=0.3, rsa_with=f"{of.models[0]}:0"
+        variant="cosine",
+        rho_before=0.5,
+        rho=0.4,
+        rsa_change=0.1,
+        tau=0.3,
+        rsa_with=f"{of.models[0]}:0",
     )
     marks = ["measure", "model_a", "layer_a", "model_b", "layer_b", "variant", "reason"]
-    return audit_map(table, changes, pd.DataFrame(columns=marks), {"v": "V"}, "control")
+    return audit_map(table, changes, pd.DataFrame(columns=marks))
 
 
 def contributions(of):

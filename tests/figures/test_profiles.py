@@ -6,13 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from figure_tables import FEATURES, distances_of, importance_of, named, of_type, scores_of
-from mlem_core.figures.trajectories import trajectories
 
 from mlem_core.extensions.audit.figures import audit_map
-from mlem_core.extensions.audit.flags import CONTROL, SAYS
 from mlem_core.figures.compare import importance_scatter
 from mlem_core.figures.context import with_interactions
-from mlem_core.figures.groups import group_profiles
+from mlem_core.figures.groups import group_profiles, trajectories
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.stimuli import feature_counts
 from mlem_core.figures.style import Annotations
@@ -243,7 +241,7 @@ def test_the_map_of_the_audit_shows_every_quantity_and_dots_the_marked():
     random = frame[:2].assign(variant="random-weights", rsa_change=0.0, rho=[0.4, 0.1])
     changes = pd.concat([first, random], ignore_index=True)
     changes = changes.assign(rho_before=0.4, tau=0.5, rsa_with="a:0")
-    figure = audit_map(layers, changes, MARKS, SAYS, CONTROL)
+    figure = audit_map(layers, changes, MARKS)
     heat, dots = figure.data
     rows = [text.replace(":<br>", ": ") for text in figure.layout.yaxis.ticktext]
     # Between the two models stands an empty column.

@@ -15,7 +15,7 @@ from mlem_core.cli.commands import main
 from mlem_core.inference.explanation import explanation_of, with_chance
 from mlem_core.inference.layer_intervals import chance_of_layers, layer_intervals
 from mlem_core.inference.resample import standard_error
-from mlem_core.measures.contributions import weighted_subsets
+from mlem_core.measures import contributions, decomposition
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.pairs.resampling_units import StimulusUnits
 from mlem_core.pairs.statistics import ComparedPairs, pair_statistics
@@ -123,8 +123,8 @@ def test_an_analysis_is_written_with_its_other_similarities(planted, tmp_path, m
 def test_of_many_features_orders_are_sampled(planted, monkeypatch):
     whole, store = planted.analysis, planted.store
     exact = with_intervals(explain(whole, A, B), whole, store).terms
-    for function in (decompose, weighted_subsets):
-        monkeypatch.setitem(function.__kwdefaults__, "exact_up_to", 1)
+    for module in (contributions, decomposition):
+        monkeypatch.setattr(module, "EXACT_FEATURES", 1)
     found = with_intervals(explain(whole, A, B), whole, store).terms
     for end in ("value", "lower", "upper", "chance"):
         np.testing.assert_allclose(found[end], exact[end], atol=0.01)

@@ -11,7 +11,8 @@ from mlem_core.base.numbers import nonnegative_quadratic
 from mlem_core.estimators.normal_equations import NOT_APART, normal_equations, penalty_matrices
 from mlem_core.inference.influence import score_influence, similarity_influence, values_without
 from mlem_core.inference.resample import squared_effect_bounds, standard_error
-from mlem_core.measures.contributions import STABLE, weighted_subsets
+from mlem_core.measures import contributions
+from mlem_core.measures.contributions import STABLE
 from mlem_core.pairs import unit_sums
 
 
@@ -99,8 +100,8 @@ def test_influences_along_sampled_orders_are_those_of_their_sets(monkeypatch):
     sums = made.unit_sums(is_member)
     exact = similarity_influence(sums)
     monkeypatch.setattr(unit_sums, "MOST_NUMBERS", 1)
-    for name, value in (("exact_up_to", 1), ("orders", 40)):
-        monkeypatch.setitem(weighted_subsets.__kwdefaults__, name, value)
+    for name, value in (("EXACT_FEATURES", 1), ("ORDERS", 40)):
+        monkeypatch.setattr(contributions, name, value)
     sampled = similarity_influence(sums)
     spread = np.abs(exact.terms).max()
     np.testing.assert_allclose(sampled.terms, exact.terms, atol=0.05 * spread)

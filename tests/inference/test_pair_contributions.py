@@ -4,14 +4,13 @@ from types import SimpleNamespace
 
 import explicit
 import numpy as np
-import pandas as pd
 import pytest
 from inputs import refused
 from made_moments import made_up, moments_of_columns
 from scipy.stats import rankdata
 
-from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.inference.pair_contributions import contributing_pairs, pair_terms
+from mlem_core.measures import contributions, decomposition
 from mlem_core.measures.contributions import STABLE
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.pairs.columns import feature_columns
@@ -26,10 +25,10 @@ def doubled_ranks(made):
     return [pair_ranks(distances) for distances in made.distances]
 
 
-def all_terms(made, **more):
+def all_terms(made):
     names = (*made.moments.columns.features, UNEXPLAINED)
     ranks = doubled_ranks(made)
-    return {name: pair_terms(made.moments, ranks, name, **more) for name in names}
+    return {name: pair_terms(made.moments, ranks, name) for name in names}
 
 
 @pytest.mark.parametrize(
@@ -43,10 +42,12 @@ def all_terms(made, **more):
     ],
 )
 @pytest.mark.parametrize("exact_up_to", [12, 0])
-def test_what_the_pairs_add_is_the_term(more, exact_up_to):
+def test_what_the_pairs_add_is_the_term(more, exact_up_to, monkeypatch):
+    for module in (contributions, decomposition):
+        monkeypatch.setattr(module, "EXACT_FEATURES", exact_up_to)
     made = made_up(N, **more)
-    added = all_terms(made, exact_up_to=exact_up_to)
-    expected = decompose(made.moments, exact_up_to=exact_up_to)
+    added = all_terms(made)
+    expected = decompose(made.moments)
     for feature, value in zip(expected.features, expected.terms[:, 0, 1], strict=True):
         assert added[feature].sum() == pytest.approx(value, abs=1e-9)
         tested = np.stack([explicit.held_out(made.folds, fold) for fold in range(5)]).any(axis=0)
@@ -103,31 +104,25 @@ def test_equal_distances_add_nothing_and_an_unknown_term_is_refused():
 
 
 def test_examples_are_the_pairs_that_add_most_each_stimulus_once():
-    features, made = explicit.random_features(N), made_up(N)
+    made = made_up(N)
     pairs = SimpleNamespace(
         statistics=PairStatistics(made.moments, made.tests),
         ranks=doubled_ranks(made),
         rows=None,
     )
-    stimuli = from_frame(features.assign(sentence=[f"sentence {n}" for n in range(N)]), "made")
     added = all_terms(made)
-    found = contributing_pairs(pairs, stimuli, "kind", 5)
+    found = contributing_pairs(pairs, "kind", 5)
     i, j = explicit.pairs(N)
     best = int(np.argmax(added["kind"]))
     assert tuple(found.loc[0, ["first", "second"]]) == (i[best], j[best])
     assert found.loc[0, "contribution"] == added["kind"].max()
     assert found["contribution"].is_monotonic_decreasing
     assert len(set(found["first"]) | set(found["second"])) == 10
-    least = contributing_pairs(pairs, stimuli, UNEXPLAINED, 3, most=False)
+    least = contributing_pairs(pairs, UNEXPLAINED, 3, most=False)
     assert (least["contribution"] < 0).all()
     assert least.loc[0, "contribution"] == added[UNEXPLAINED].min()
     # Pairs of some of the stimuli are found among all of them.
     rows = np.arange(N) * 2 + 1
-    doubled = from_frame(
-        pd.DataFrame({"sentence": [f"sentence {n}" for n in range(2 * N)], "of": np.arange(2 * N)}),
-        "made",
-    )
     pairs.rows = rows
-    of_some = contributing_pairs(pairs, doubled, "kind", 5)
+    of_some = contributing_pairs(pairs, "kind", 5)
     np.testing.assert_array_equal(of_some[["first", "second"]], rows[found[["first", "second"]]])
-    assert of_some.loc[0, "first_sentence"] == f"sentence {rows[i[best]]}"

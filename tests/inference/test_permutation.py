@@ -14,6 +14,7 @@ from mlem_core.data.levels import exchanges, stimulus_exchange
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.captions import of_chance
 from mlem_core.inference import chance
+from mlem_core.inference.chance import corrected_p, permutation_null
 from mlem_core.inference.explanation import best_known, explain
 from mlem_core.inference.importance_chance import (
     IMPORTANCE_CHANCE,
@@ -24,7 +25,6 @@ from mlem_core.inference.importance_chance import (
 )
 from mlem_core.inference.layer_intervals import chance_of_layers, known_layer_chance
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.permutation_null import corrected_p, permutation_null
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.measures.importance import permutation_importance
 
@@ -290,7 +290,7 @@ def test_importances_by_chance_are_those_of_models_fitted_anew(tmp_path):
     made_up = {"m": dict(enumerate(layers))}
     store = Store(tmp_path / "store", overlays=())
     analysis = run(in_files(tmp_path, frame, made_up, folds=3), store)
-    found = importances_by_chance(analysis, store, n_permutations=20)
+    found = importances_by_chance(analysis, store, analysis.select(), n_permutations=20)
     assert analysis.kept(IMPORTANCE_CHANCE, store, permutations=20) is not None
     results = analysis.results().importance.groupby(["layer", "feature"])["importance"].mean()
     own = found.set_index(["layer", "feature"])["importance"]
@@ -309,7 +309,7 @@ def test_importances_by_chance_are_those_of_models_fitted_anew(tmp_path):
     row = found[(found["layer"] == 1) & (found["feature"] == "noise")].iloc[0]
     assert row["unit"] == "word" and row["chance"] == pytest.approx(np.mean(drawn), abs=1e-6)
     with refused("at least 20"):
-        importances_by_chance(analysis, store, n_permutations=3)
+        importances_by_chance(analysis, store, analysis.select(), n_permutations=3)
 
 
 @pytest.mark.parametrize("estimator", ["ridge-rank", "spearman"])

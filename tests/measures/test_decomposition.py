@@ -10,6 +10,7 @@ import pytest
 from inputs import for_each, refused, statistics_of
 from scipy.stats import rankdata, spearmanr
 
+from mlem_core.measures import contributions, decomposition
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 
 N = 45
@@ -22,7 +23,7 @@ def pairs():
     return statistics_of(FEATURES, LAYERS, FOLDS)
 
 
-def test_terms_and_the_unexplained_add_up_to_the_rsa_correlation(pairs):
+def test_terms_and_the_unexplained_add_up_to_the_rsa_correlation(pairs, monkeypatch):
     found = decompose(pairs.moments)
     expected = spearmanr(explicit.squared(LAYERS[0]), explicit.squared(LAYERS[2])).statistic
     assert found.values[:, 0, 2].sum() == pytest.approx(expected, abs=1e-9)
@@ -31,7 +32,9 @@ def test_terms_and_the_unexplained_add_up_to_the_rsa_correlation(pairs):
     fewer = decompose(pairs.of_features(["kind", "gender"]).moments)
     alone = decompose(statistics_of(FEATURES[["kind", "gender"]], LAYERS, FOLDS).moments)
     np.testing.assert_allclose(fewer.terms, alone.terms, atol=1e-12)
-    sampled = decompose(pairs.moments, exact_up_to=2)
+    for module in (contributions, decomposition):
+        monkeypatch.setattr(module, "EXACT_FEATURES", 2)
+    sampled = decompose(pairs.moments)
     assert sampled.error is not None
     np.testing.assert_allclose(sampled.values.sum(axis=0), pairs.moments.rsa, atol=1e-12)
 

@@ -10,6 +10,7 @@ from screens import Own, asked, in_this_process, ran
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples, runner
 from mlem_core.tasks.access import VARIABLE
+from pages.form import models
 from pages.parts import background, stored
 
 
@@ -21,6 +22,7 @@ def window(monkeypatch):
     monkeypatch.setattr(background, "begin_ahead", lambda work: None)
     monkeypatch.delenv(VARIABLE, raising=False)
     stored._opened.cache_clear()
+    models._offer.clear()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pages.parts import stored
 
 
 def test_nothing_is_kept_but_by_the_store():
-    """A cache without the store in its keys would show the analyses of another one."""
+    """A cache of one's own would tell neither selections nor stores apart."""
     pages, beside = Path(stored.__file__).parents[1], []
     for path in [pages.parent / "app.py", *pages.rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -21,18 +21,18 @@ def test_nothing_is_kept_but_by_the_store():
 
 
 @pytest.mark.parametrize("copied", [False, True])
-def test_what_is_kept_of_one_store_never_answers_for_another(copied, tmp_path, monkeypatch):
+def test_what_is_kept_of_one_store_never_answers_for_another(copied, tmp_path):
     made: list[tuple[str, str, str]] = []
 
     @stored.kept(8, copied=copied)
-    def found(job_id, _of, part=""):
-        made.append((stored.store().root.name, job_id, part))
+    def found(store, job_id, _of, part=""):
+        made.append((store.root.name, job_id, part))
         return [*made[-1]]
 
     for _ in range(2):
         for here in (Store(tmp_path / name) for name in ("one", "two")):
-            monkeypatch.setattr(stored, "store", lambda here=here: here)
             for job_id, part in (("a", ""), ("b", ""), ("a", "x")):
-                assert found(job_id, str(len(made)), part=part) == [here.root.name, job_id, part]
+                one = found(here, job_id, str(len(made)), part=part)
+                assert one == [here.root.name, job_id, part]
     assert len(made) == 6
-    assert (found("a", "") is found("a", "")) is not copied
+    assert (found(here, "a", "") is found(here, "a", "")) is not copied

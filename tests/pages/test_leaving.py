@@ -71,7 +71,7 @@ def test_a_report_is_chosen_worded_and_put_in_order(mine, offered, monkeypatch):
     assert [one.value for one in titles(screen)] == [similarity, why]
     titles(screen)[1].set_value("Why both are alike")
     screen.run()
-    screen.unfold("report texts")
+    screen.unfold("folded report texts")
     assert any(r"\citep{salle2024" in one.value for one in screen.app.code)
     # As it was when it was added, in another window too.
     monkeypatch.setattr(export, "can_write_images", lambda: False)

@@ -15,14 +15,14 @@ from screens import Screen, in_this_process, jobs_in, ran
 
 from mlem_core.base.files import write_json
 from mlem_core.figures.style import AUDIT
-from mlem_core.groups import systems as kept_systems
+from mlem_core.groups import summary as kept_systems
 from mlem_core.groups.halves import keep_halves
 from mlem_core.groups.members import table_of_distances
 from mlem_core.groups.summary import GroupSummary
 from mlem_core.report.archive import write_archive
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, processes, runner
-from pages.parts import background, choices, glosses, screens
+from pages.parts import background, choices, screens
 from pages.parts.stored import thumbnails
 
 # The figures of each screen of an analysis of one's own, by its address.
@@ -404,17 +404,6 @@ def test_nothing_speaks_of_words_where_stimuli_are_none(store, tmp_path):
     wrong = [text for text in texts if re.search(r"(?i)\b(sentence|word)", text)]
     assert not wrong, wrong
     assert any("There were 60 stimuli (" in text for text in texts)
-
-
-def test_terms_of_a_caption_are_told_in_the_glossary_s_words():
-    assert set(glosses.TERMS) <= {
-        *re.findall("^### (.+)$", glosses.GLOSSARY.read_text("utf-8"), re.M)
-    }
-    told = glosses.glosses("Bars: 95 % CI; drop in held-out ρ when a feature is permuted (FI).")
-    assert [line.partition("**: ")[0] for line in told.split("\n")] == [
-        "- **Held-out ρ", "- **FI, importance", "- **95 % confidence interval"
-    ]  # fmt: skip
-    assert glosses.glosses("words") == ""
 
 
 def test_images_are_files_of_this_machine_and_nothing_else(tmp_path):

@@ -305,8 +305,8 @@ def test_representations_that_have_gone_are_made_again(tmp_path):
     with refused("no longer in the store"):
         representations_of(analysis, name, empty)
     seen: list[Progress] = []
-    made = followups.work("representations", analysis, {"models": [name]}, empty, seen.append)
-    assert made == {} and {step.stage for step in seen} == {"representations"}
+    followups.work("representations", analysis, {"models": [name]}, empty, tmp_path, seen.append)
+    assert {step.stage for step in seen} == {"representations"}
     before = representations_of(analysis, name, Store(tmp_path / "first"))
     np.testing.assert_array_equal(representations_of(analysis, name, empty)[2], before[2])
     tiny.save("gpt2", folder, n_layer=2)
@@ -315,19 +315,19 @@ def test_representations_that_have_gone_are_made_again(tmp_path):
 
 
 @pytest.mark.slow
-def test_intervals_of_two_layers_are_found_with_any_estimator(job, kept):
+def test_intervals_of_two_layers_are_found_with_any_estimator(job, kept, tmp_path):
     analysis = job.analysis()
     a, b = analysis.layers[:2]
     options = {"a": list(a), "b": list(b), "features": ["tense", "number"]}
-    followups.work("error-bars", analysis, options, kept, lambda _: None)
+    followups.work("error-bars", analysis, options, kept, tmp_path, lambda _: None)
     for fitted in ({}, {"estimator": "ridge-rank", "interactions": True}):
         why, chosen = explain(analysis, a, b, ["tense", "number"]), analysis.select(**fitted)
         made = best_known(why, analysis, chosen, kept)
-        assert made.alone and {"lower", "upper"} <= {*made.terms}
+        assert {"lower", "upper"} <= {*made.terms}
     # Those of all layers are found where they are looked for.
     asked = FITTED | {"features": ["tense"]}
     options = {**asked, "layers": [list(layer) for layer in analysis.layers]}
-    followups.work("all-error-bars", analysis, options, kept, lambda _: None)
+    followups.work("all-error-bars", analysis, options, kept, tmp_path, lambda _: None)
     assert layer_intervals.known_intervals(analysis, kept, analysis.select(**asked)).columns == (
         "tense",
     )

@@ -55,7 +55,6 @@ def test_what_is_written_is_read_by_another_process_s_store(store):
     b"\xff\xfe",
     b'{"version": 99, "name": "a", "note": "", "shown": {}, "report": []}',
     b'{"version": 1, "name": "a", "note": "", "shown": [1], "report": []}',
-    b'{"version": 1, "name": "a"}',
 )
 def test_a_damaged_file_is_empty_notes_and_a_sentence_in_the_log(content, store, caplog):
     path = store.root / "notes" / f"{ID}.json"

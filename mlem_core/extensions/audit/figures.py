@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -39,8 +39,6 @@ def audit_map(
     layers: pd.DataFrame,
     changes: pd.DataFrame,
     flags: pd.DataFrame,
-    labels: Mapping[str, str],
-    control: str,
 ) -> go.Figure:
     """Heatmap of the size of each possible artefact in each layer, from 0 to 1; flags are dots.
 
@@ -50,13 +48,11 @@ def audit_map(
 
     Parameters
     ----------
-    layers, changes : of an `mlem_core.extensions.audit.stage.Audit`
+    layers, changes : of an `mlem_core.extensions.audit.flags.Audit`
     flags : of `mlem_core.extensions.audit.flags.flags`; only those of a layer alone are drawn
-    labels : how each variant is called, in the order of the rows
-    control : the variant with random weights
     """
     names = list(zip(layers["model"], layers["layer"], strict=True))
-    rows = _rows(layers, changes, names, labels, control)
+    rows = _rows(layers, changes, names)
     hover = [
         [f"{_head(layer)}{text}" for layer, text in zip(names, row.texts, strict=True)]
         for row in rows
@@ -108,8 +104,6 @@ def _rows(
     layers: pd.DataFrame,
     changes: pd.DataFrame,
     names: Sequence[Layer],
-    labels: Mapping[str, str],
-    control: str,
 ) -> list[_Row]:
     rows = []
     for name, title in _QUANTITIES.items():
@@ -122,12 +116,12 @@ def _rows(
             texts = [f"{text}<br>{n} of {of} units" for text, n, of in units]
         rows.append(_Row(name, title, list(values), texts))
     by = changes.set_index(["variant", "model", "layer"])
-    for variant, label in labels.items():
+    for variant, label in SAYS.items():
         title = f"{label}: change of RSA"
-        if variant == control:
+        if variant == CONTROL:
             title = "random weights: share of ρ"
         cells = [
-            _cell(by.loc[(variant, *layer)], label, variant == control)
+            _cell(by.loc[(variant, *layer)], label, variant == CONTROL)
             if (variant, *layer) in by.index
             else (np.nan, f"{label}: not known")
             for layer in names
@@ -190,7 +184,7 @@ def draw_audit(context: FigureContext) -> RenderedFigure | None:
     on = computed_on(len(analysis.stimuli), analysis.pairs.n_pairs)
     at = zip(audit.layers["model"], audit.layers["layer"].astype(int), strict=True)
     return RenderedFigure(
-        audit_map(audit.layers, audit.changes, marked(flagged), SAYS, CONTROL),
+        audit_map(audit.layers, audit.changes, marked(flagged)),
         "Audit of every layer",
         "The size of each possible artefact (row) per layer (column), from 0 to 1. Dots: a "
         f"conclusion about the layer changes by at least twice the limit. {on}",

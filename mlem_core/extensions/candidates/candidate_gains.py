@@ -21,9 +21,9 @@ from mlem_core.base.work import on_all_cores
 from mlem_core.data.added import Candidate, as_feature
 from mlem_core.data.levels import exchanges, stimulus_exchange
 from mlem_core.data.stimuli import Rdm, StimulusSet
+from mlem_core.inference.chance import PermutationNull, permutation_null
 from mlem_core.inference.influence import similarity_influence, values_without
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.permutation_null import PermutationNull, permutation_null
 from mlem_core.inference.permuted_contributions import PermutedContributions
 from mlem_core.inference.resample import jackknife
 from mlem_core.measures.decomposition import decompose

@@ -4,7 +4,7 @@ The gain of a candidate c is v(S and c) - v(S): what the features S explain of t
 of two layers with c among them, less what they explain without it, cross-fitted
 (`mlem_core.measures.decomposition`). Of one layer v is the share of the variance of its ranks.
 Chance is the gain of c when its labels are permuted among its units
-(`mlem_core.inference.permutation_null`). The word itself, the words next to it, and which sentence
+(`mlem_core.inference.chance`). The word itself, the words next to it, and which sentence
 it is, would say the same permuted among these: their labels are permuted among stimuli.
 """
 
@@ -29,9 +29,9 @@ from mlem_core.extensions.candidates.candidate_gains import (
     BaselineFit,
     model_candidates,
 )
+from mlem_core.inference.chance import corrected_p
 from mlem_core.inference.intervals import PERMUTATIONS, SIGNIFICANT, check_permutations
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.permutation_null import corrected_p
 from mlem_core.inference.resample import check_enough, jackknife
 from mlem_core.storage.store import Stage, Store
 
@@ -364,15 +364,11 @@ def score_candidates(
     rest = CandidateSearch(table, none, explainable(pairs, stimuli), left_out, rsa, base.explained)
     first = {*rest.columns["candidate"].head(FIRST)}
     chosen = [one for one in candidates if one.name in first]
-    return replace(rest, together=_together(base, pairs, stimuli, chosen, missing))
+    return replace(rest, together=_together(base, stimuli, chosen, missing))
 
 
 def _together(
-    base: BaselineFit,
-    pairs: LayerPairs,
-    stimuli: StimulusSet,
-    candidates: list[Candidate],
-    missing: str,
+    base: BaselineFit, stimuli: StimulusSet, candidates: list[Candidate], missing: str
 ) -> pd.DataFrame:
     """`CandidateSearch.together` of the candidates that explain more than chance."""
     left, now = {one.name: one for one in candidates}, base
@@ -381,7 +377,7 @@ def _together(
         tried = []
         for one in left.values():
             with suppress(InputError):  # it follows from those before it
-                with_it = AugmentedFit.of(pairs, stimuli, one, missing)
+                with_it = AugmentedFit.of(now.pairs, stimuli, one, missing)
                 chance = with_it.by_chance(FEW_LABELLINGS).draws[1:]
                 gain, lower, _ = now.gain(with_it, chance)
                 if lower > 0:
@@ -394,6 +390,5 @@ def _together(
         chances.append(chance)
         gain, *ends = base.gain(with_it, *chances)
         rows.append((", ".join(names), gain - sum(one.mean() for one in chances), *ends))
-        pairs = with_it.pairs
-        now = BaselineFit.of(pairs, base.blocks)
+        now = BaselineFit.of(with_it.pairs, base.blocks)
     return pd.DataFrame(rows, columns=["candidates", "gain", "lower", "upper"])

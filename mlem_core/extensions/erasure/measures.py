@@ -322,10 +322,6 @@ class Measures:
         """The measures with nothing erased."""
         return self.found(None)
 
-    @cached_property
-    def _ranks_before(self) -> list[FoldRanks]:
-        return [fold_ranks(own, self.folds, self.distance) for own in self.before.states]
-
     def found(self, concept: Concept | None) -> Found:
         """The measures with a concept erased, or with none."""
         runs, erasers, shifts = self.runs, None, np.zeros(0)
@@ -335,24 +331,19 @@ class Measures:
             shifts = runs.shifts(erasers, concept)
             states = runs.states(erasers, shifts)
         values = [fitted(self._pairs(states).statistics, self.estimator).mean_scores[:, 1:].ravel()]
-        ranks = [fold_ranks(own, self.folds, self.distance) for own in states if self.others]
+        ranks = self._ranks(states) if self.others else []
         values += [held_out_rsa(x, y) for y in self.others.values() for x in ranks]
         if concept is None:
             values.append(np.ones(len(states) - 1))
         else:
-            values += [held_out_rsa(*pair) for pair in self._without(states, concept)]
+            both = runs.without(states, concept)
+            values += [held_out_rsa(*self._ranks(pair)) for pair in both]
         each = runs.predictions(erasers, shifts)
         values += [np.atleast_1d(np.nanmean(own)) for own in each]
         return Found(np.concatenate(values), states, each)
 
-    def _without(
-        self, states: list[FloatArray], concept: Concept
-    ) -> list[tuple[FoldRanks, FoldRanks]]:
-        pairs = self.runs.without(states, concept)
-        return [
-            (fold_ranks(a, self.folds, self.distance), fold_ranks(b, self.folds, self.distance))
-            for a, b in pairs
-        ]
+    def _ranks(self, states: Sequence[FloatArray]) -> list[FoldRanks]:
+        return [fold_ranks(own, self.folds, self.distance) for own in states]
 
     def changes_without(self, now: Found, concept: Concept) -> FloatArray:
         """(n_blocks, n_rows) the change of each measure without each block of stimuli."""
@@ -362,13 +353,14 @@ class Measures:
         first, second = np.split(importances, 2, axis=1)
         found = [(second - first).reshape(len(weights), -1)]
         by_fold = [weights[:, self.folds == fold].astype(float) for fold in np.unique(self.folds)]
-        ranks = [fold_ranks(own, self.folds, self.distance) for own in now.states if self.others]
+        ranks = [self._ranks(one.states) if self.others else [] for one in (was, now)]
         for other in self.others.values():
-            for x, y in zip(self._ranks_before, ranks, strict=True):
+            for x, y in zip(*ranks, strict=True):
                 change = held_out_rsa(y, other, by_fold) - held_out_rsa(x, other, by_fold)
                 found.append(change[:, None])
-        for both in self._without(now.states, concept):
-            found.append(held_out_rsa(*both, by_fold)[:, None] - 1.0)
+        for pair in self.runs.without(now.states, concept):
+            x, y = self._ranks(pair)
+            found.append(held_out_rsa(x, y, by_fold)[:, None] - 1.0)
         forms = self.runs.forms
         of = [np.arange(len(self.folds)), *([] if forms is None else [forms.rows])]
         for rows, values, others in zip(of, was.predictions, now.predictions, strict=False):

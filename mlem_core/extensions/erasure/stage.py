@@ -48,8 +48,8 @@ from mlem_core.extensions.erasure.measures import (
     Measures,
     square_ranks,
 )
+from mlem_core.inference.chance import permutation_null
 from mlem_core.inference.layer_pairs import sampled_rows
-from mlem_core.inference.permutation_null import permutation_null
 from mlem_core.inference.resample import check_enough, jackknife
 from mlem_core.models.loading import load_with_head, open_model
 from mlem_core.storage.store import Stage, Store

@@ -22,6 +22,7 @@ from typing import Any
 
 import jinja2
 import pandas as pd
+from plotly.offline import get_plotlyjs
 
 from mlem_core.analysis.analysis import check_layers
 from mlem_core.base.errors import InputError
@@ -36,7 +37,7 @@ from mlem_core.inference.explanation import explain, explanations
 from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.similarities import RSA
 from mlem_core.report.canvas_files import script, style
-from mlem_core.report.formats import csv_bytes, plotly_source
+from mlem_core.report.formats import csv_bytes
 from mlem_core.report.methods import texts, uncertainty
 from mlem_core.report.portable import model_names, portable, renamed_context
 
@@ -110,7 +111,7 @@ def write_page(
         about=_about(context),
         canvas_style=style(),
         canvas_script=script(),
-        plotly=_packed(plotly_source()),
+        plotly=_packed(get_plotlyjs()),
         content=_packed(json.dumps(content)),
     )
     with replacing(Path(target)) as temporary:

@@ -18,11 +18,11 @@ from mlem_core.analysis.files import load_analysis, save_analysis
 from mlem_core.cli.commands import main
 from mlem_core.extensions.audit import flags
 from mlem_core.extensions.audit.figures import audit_map
-from mlem_core.extensions.audit.flags import CONTROL, Audit, check, controls
+from mlem_core.extensions.audit.flags import Audit, check, controls
 from mlem_core.extensions.audit.stage import audit, mean_cosine, position_share, stimuli_at_first
 from mlem_core.figures.canvas import chip
 from mlem_core.figures.context import Drawing, FigureContext
-from mlem_core.figures.importances import draw_profiles
+from mlem_core.figures.profiles import draw_profiles
 from mlem_core.figures.style import AUDIT
 from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.variance_shares import variance_shares
@@ -174,7 +174,7 @@ def test_sentences_have_no_position(tmp_path):
     assert set(found.changes["variant"]) == {"without-outliers", "standardised", "cosine"}
     assert "whole sentences" in " ".join(found.notices)
     # One layer has no other that it could change with.
-    audit_map(found.layers, found.changes, flags.flags(found), flags.SAYS, CONTROL)
+    audit_map(found.layers, found.changes, flags.flags(found))
 
 
 def test_the_command_writes_tables_and_a_summary(found, artefacts, tmp_path, monkeypatch, capsys):

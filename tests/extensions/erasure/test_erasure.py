@@ -97,7 +97,7 @@ def test_erasing_tells_what_is_used_from_what_is_carried(network, tmp_path, monk
     columns = "measure,model,layer,feature,before,after,lower,upper,control_lower,control_upper,"
     assert out.read_text().startswith(f"{columns}interchanged\n")
     options = {"erased": "used", "erased_at": where, "erased_tokens": "all", "other": ""}
-    assert work("erase", analysis, options, store, print) == {}
+    work("erase", analysis, options, store, tmp_path, print)
     drawing = Drawing(store=store, options=options)
     drawn = draw("erasure", FigureContext(analysis, analysis.select(), analysis.results(), drawing))
     assert drawn.data.equals(found["used"].table)
