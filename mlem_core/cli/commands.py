@@ -138,6 +138,8 @@ def _audit(options: argparse.Namespace) -> None:
 
 def _why(options: argparse.Namespace) -> None:
     SIMILARITIES.named(options.similarity)
+    if options.chance:
+        check_permutations(options.chance)
     store = Store()
     with Bars() as bars:
         analysis = analysis_of_two(options, _spec, store, bars.show)
@@ -154,6 +156,7 @@ def _why(options: argparse.Namespace) -> None:
 
 
 def _what_else(options: argparse.Namespace) -> None:
+    check_permutations(options.chance)
     store = Store()
     with Bars() as bars:
         # Layer 0 is a candidate.
@@ -182,7 +185,6 @@ def _explained(
     both = (options.first, options.second)
     why = explanation.explain(analysis, *both, seed=options.seed, compared=of_layers)
     if options.chance:
-        check_permutations(options.chance)
         why = replace(why, permutations=options.chance)
     if options.bootstrap:
         count = bars.counter("intervals", "blocks")
