@@ -55,6 +55,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
 def why(options: argparse.Namespace) -> None:
     """Explain the similarity of two layers by features."""
     SIMILARITIES.named(options.similarity)
+    if options.chance:
+        check_permutations(options.chance)
     store = Store()
     with Bars() as bars:
         analysis = analysis_of_two(options, store, bars.show)
@@ -84,7 +86,6 @@ def _explained(
     both = (options.first, options.second)
     why = explain(analysis, *both, seed=options.seed, compared=of_layers)
     if options.chance:
-        check_permutations(options.chance)
         why = replace(why, permutations=options.chance)
     if options.bootstrap:
         count = bars.counter("intervals", "blocks")

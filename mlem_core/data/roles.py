@@ -157,6 +157,8 @@ def _no_feature(cells: Cells, known: Kind | None = None) -> str:
     # Numbers of an odd form are said to be, unless the file declares them to be text.
     text = known == "nominal" or not (ordered or any(map(NUMBER.fullmatch, values)))
     if text and len(values) == len(present) >= _FEW:
+        if all(map(NUMBER.fullmatch, values)):
+            return "has numbers that the file declares as text (ordered takes them as numbers)"
         return "has another value in each row"
     if text and len(values) > max(20, len(present) / 2) and all(len(v.split()) > 1 for v in values):
         return "has texts that seldom recur"

@@ -30,6 +30,7 @@ from mlem_core.inference.importance_chance import IMPORTANCE_CHANCE, importances
 from mlem_core.inference.intervals import (
     PERMUTATIONS,
     LayerIntervals,
+    check_permutations,
     score_table,
 )
 from mlem_core.inference.layer_intervals import (
@@ -82,6 +83,8 @@ class TableOptions:
         for number in (self.bootstrap, self.chance):
             if not 0 <= number <= MOST_REPLICATES:
                 raise InputError(f"found {number}; expected at most {MOST_REPLICATES:,}.")
+        if self.chance:
+            check_permutations(self.chance)
 
     def to_dict(self) -> dict[str, Any]:
         """The options that are not the default, for JSON."""

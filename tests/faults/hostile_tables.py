@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from damaging import damaged_bytes
 from feeding import Fate, Hostile, later
-from hostile_workbooks import by_hand, by_openpyxl, inline
+from hostile_workbooks import by_hand, by_openpyxl, cell_of
 from openpyxl.utils.exceptions import IllegalCharacterError
 
 SENTENCES = [
@@ -115,7 +115,7 @@ def _column(sheet, name, cells, says="", at=0, kind=""):
 
 def _no_header(sheet):
     sheet.grid.pop(0)
-    sheet.says = ("header",)
+    sheet.says = ("no row has names",)
 
 
 @later
@@ -235,7 +235,7 @@ WAYS = {
     "tabs, UTF-16": (".tsv", lambda g: text_of(g, "\t", csv.QUOTE_ALL).encode("utf-16")),
     "tabs": (".tsv", lambda g: text_of(g, "\t").encode()),
     "openpyxl": (".xlsx", by_openpyxl),
-    "by hand": (".xlsx", lambda g: by_hand([[inline(cell) for cell in row] for row in g])),
+    "by hand": (".xlsx", lambda g: by_hand([[cell_of(cell) for cell in row] for row in g])),
 }
 
 
@@ -317,8 +317,10 @@ def disguises():
     ):  # fmt: skip
         yield Hostile(f"disguise {name}", ".csv", other.encode(), meant, "read")
     apart = [[], grid[0], [], *grid[1:], [""] * 2]
-    for data in (by_openpyxl(grid), by_openpyxl(grid, typed=False), by_openpyxl(apart)):
+    for data in (by_openpyxl(grid), by_openpyxl(apart)):
         yield Hostile("disguise workbook", ".xlsx", data, truth, "read")
+    # Numbers that a workbook has as text are names, which is said.
+    yield Hostile("numbers as text", ".xlsx", by_openpyxl(grid, typed=False), truth, "or said")
 
 
 def odd():

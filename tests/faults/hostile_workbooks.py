@@ -33,6 +33,11 @@ def inline(cell):
     return f'<c t="inlineStr"><is><t xml:space="preserve">{escape(cell)}</t></is></c>'
 
 
+def cell_of(text):
+    """A cell of a number, or of text: what a workbook has as text is no number."""
+    return number(text) if isinstance(_typed(text), float | int) else inline(text)
+
+
 def by_hand(cells, *, after="", before="", book="", strings="", styles="", rows=""):
     """A workbook of the XML of its cells, as few parts as there may be."""
     data = rows or "".join(f"<row>{''.join(row)}</row>" for row in cells)
@@ -76,7 +81,8 @@ def number(x, style=0, formula=""):
 
 def workbooks(grid, truth):
     """Workbooks whose cells and rows are of all kinds, made by hand."""
-    xml, freq, n = [[inline(c) for c in row] for row in grid], truth["freq"], len(grid) - 1
+    xml, freq, n = [[cell_of(c) for c in row] for row in grid], truth["freq"], len(grid) - 1
+    last_column = len(grid[0]) - 1
 
     def file(name, cells, meant=truth, fate="or said", says=(), **how):
         data = by_hand(cells, styles=FORMATS, **how)
@@ -92,15 +98,15 @@ def workbooks(grid, truth):
         "percent": lambda x: number(x, 2),
         "some texts": lambda x: inline(f"{x:g}") if x > 3 else number(x),
     }.items():  # fmt: skip
-        yield file(name, with_column(-1, map(of, freq)), fate="read")
-    yield file("apostrophes", with_column(-1, (inline(f"'{x:g}") for x in freq)))
+        yield file(name, with_column(last_column, map(of, freq)), fate="read")
+    yield file("apostrophes", with_column(last_column, (inline(f"'{x:g}") for x in freq)))
     lacks_last = {**truth, "freq": [*freq[:-1], None]}
     for name, cell, fate, says in (
         ("computed empty", '<c t="str"><f>A1</f><v></v></c>', "or said", ()),
         ("error", '<c t="e"><v>#DIV/0!</v></c>', "or said", ()),
         ("not computed", "<c><f>A1</f></c>", "refused", ()),
     ):
-        last = with_column(-1, [*map(number, freq[:-1]), cell])
+        last = with_column(last_column, [*map(number, freq[:-1]), cell])
         yield file(name, last, lacks_last, fate, says)
     last = [*xml[:-1], ['<c t="e"><v>#N/A</v></c>', *xml[-1][1:]]]
     yield file("error as a sentence", last, fate="refused")
@@ -119,7 +125,7 @@ def workbooks(grid, truth):
         yield file(name, with_column(1, map(kind, range(n))), meant, "read", **how)
     meant = {("2009-07-06" if k == "freq" else k): v for k, v in truth.items()}
     yield file("a day as header", [[*xml[0][:-1], number(40_000, 1)], *xml[1:]], meant, "read")
-    yield file("text behind", [*xml, *[[]] * 3, [inline("note: made in May")]], fate="refused")
+    yield file("text behind", [*xml, *[[]] * 3, [inline("note: made in May")]], fate="read")
 
     def placed(columns, first):
         """Rows whose cells say where they are."""

@@ -225,8 +225,10 @@ def wrongly_taken(arguments, capsys):
         return f"status {status}: {said[:300]}"
     if status == 0:
         return None
+    # What was said of the stimuli may stand before it.
     lines = [line for line in said.splitlines() if line]
-    wrong = len(lines) != 1 or not lines[0].endswith((".", "?", "is)")) or len(lines[0]) > 1500
+    ends = (".", "?", "is)")
+    wrong = not lines or any(not line.endswith(ends) or len(line) > 1500 for line in lines)
     return f"{len(lines)} lines: {said[:300]!r}" if wrong else None
 
 

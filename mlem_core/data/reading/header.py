@@ -92,13 +92,15 @@ def in_short(rows: Sequence[Sequence[str]]) -> tuple[str, ...]:
 def _above(rows: Sequence[Sequence[str]]) -> int:
     """Place of the first row that is no title and no comment; of the first where every row is one.
 
-    A title has at most half of the cells that most rows have, the first ones.
+    A title has at most half of the cells that most rows have, one or two, the first ones: three
+    beside each other are names, beside which a table goes on without any.
     """
     widths = Counter(sum(map(bool, row)) for row in rows if any(row))
     width = max(widths, key=lambda n: (widths[n], n), default=0)
     for at, row in enumerate(rows):
         filled = [bool(cell.strip()) for cell in row]
         is_title = width > 1 and 2 * sum(filled) <= width and any(filled[:1])
+        is_title = is_title and filled[:3] != [True] * 3
         if any(filled) and not is_title and not row[0].lstrip().startswith(_COMMENT):
             return at
     return next(at for at, row in enumerate(rows) if any(row))

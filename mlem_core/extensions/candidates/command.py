@@ -17,6 +17,7 @@ from mlem_core.cli.streams import (
 )
 from mlem_core.data.stimulus_csv import write_table
 from mlem_core.extensions.candidates.candidate_search import explain_rest
+from mlem_core.inference.intervals import check_permutations
 from mlem_core.storage.store import Store
 
 
@@ -35,6 +36,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 def search_candidates(options: argparse.Namespace) -> None:
     """Find columns that explain more of two layers' similarity than the features."""
+    check_permutations(options.chance)
     store = Store()
     with Bars() as bars:
         # Layer 0 is a candidate.
