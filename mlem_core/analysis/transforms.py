@@ -20,6 +20,7 @@ from mlem_core.base.parameters import Registry
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.folds import fold_groups
 from mlem_core.data.stimuli import StimulusSet
+from mlem_core.extending import entry_modules
 from mlem_core.pairs.rows import equal_rows
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ class UnitChange:
     change: Callable[[FloatArray], FloatArray] | None = None
 
 
-UNITS = Registry[UnitChange]("choice of units")
+UNITS = Registry[UnitChange]("choice of units", entry_modules)
 for _units in (
     UnitChange("raw", "as they are"),
     UnitChange("standardised", "each with variance 1", _standardised),

@@ -31,6 +31,7 @@ from mlem_core.data.stimuli import (
     word_span,
     words_in,
 )
+from mlem_core.extending import entry_modules
 
 # What frequencies are those of, unless it is said.
 LANGUAGE = "en"
@@ -152,7 +153,7 @@ def _n_words(stimuli: StimulusSet) -> list[int]:
     return list(map(cache(count_words), stimuli.sentences))
 
 
-CANDIDATES = Registry[Candidate]("candidate")
+CANDIDATES = Registry[Candidate]("candidate", entry_modules)
 _Entry = tuple[str, str, Callable[[StimulusSet], Any], Kind, str]
 _ENTRIES: tuple[_Entry, ...] = (
     ("word_form", "the word itself", partial(of_words, str), "nominal", ""),

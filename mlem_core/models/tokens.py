@@ -15,6 +15,7 @@ from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.parameters import Registry
 from mlem_core.base.typing import IntArray
 from mlem_core.data.stimuli import StimulusSet
+from mlem_core.extending import entry_modules
 from mlem_core.models.forward import LoadedModel, quietly
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Pooling:
 
 _ALL = partial(Mean, tokens=lambda first, last: (first, last))
 _LAST = partial(Mean, tokens=lambda first, last: (last, last))
-POOLINGS = Registry[Pooling]("pooling")
+POOLINGS = Registry[Pooling]("pooling", entry_modules)
 for _pooling in (
     Pooling(
         "standard",

@@ -16,6 +16,7 @@ from mlem_core.base.parameters import Registry
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray
 from mlem_core.base.work import each
+from mlem_core.extending import entry_modules
 from mlem_core.pairs.designs import PairDesign, n_pairs, row_slices
 from mlem_core.pairs.rows import (
     PAIR_ELEMENTS,
@@ -94,7 +95,7 @@ class Distance:
         object.__setattr__(self, "phrase", self.phrase or f"the {self.name} distance")
 
 
-DISTANCES = Registry[Distance]("distance")
+DISTANCES = Registry[Distance]("distance", entry_modules)
 register = DISTANCES.register
 
 

@@ -33,6 +33,7 @@ from mlem_core.base.parameters import Registry
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.base.work import cores, each
+from mlem_core.extending import entry_modules
 from mlem_core.pairs.ranks import pair_ranks
 
 # Of each stimulus so many others are its neighbours.
@@ -277,7 +278,7 @@ def _held_out(
     return product / float(np.sqrt(squares.prod())) if (squares > 0).all() else 0.0
 
 
-SIMILARITIES = Registry[Similarity]("similarity")
+SIMILARITIES = Registry[Similarity]("similarity", entry_modules)
 # The one that comes with every analysis, and is looked at where nothing else is asked.
 RSA = "rsa"
 _TURNED = (

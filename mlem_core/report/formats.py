@@ -17,6 +17,7 @@ from plotly.graph_objects import Figure
 
 from mlem_core.base.parameters import Registry
 from mlem_core.data.stimulus_csv import write_table
+from mlem_core.extending import entry_modules
 from mlem_core.figures.context import RenderedFigure
 from mlem_core.figures.export import as_files
 from mlem_core.figures.press import Paper, on_pages
@@ -290,7 +291,7 @@ class ExportFormat:
         return f"{name}.{'zip' if pages else self.name}", content
 
 
-FORMATS = Registry[ExportFormat]("format of export")
+FORMATS = Registry[ExportFormat]("format of export", entry_modules)
 
 
 def pictures(images: bool) -> list[ExportFormat]:

@@ -1,19 +1,24 @@
 """The program without one of its extensions, and an extension that an installed package brings."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from inputs import in_files, noise, words
+from scipy.spatial.distance import pdist
 
 from mlem_core import extending
 
 ROOT = Path(__file__).parents[2]
 WITHOUT = """
 import sys
+from scipy.spatial.distance import pdist
+
 from mlem_core import extending
 
 absent, out, *inputs = sys.argv[1:]
@@ -93,3 +98,33 @@ def test_an_extension_is_deleted_by_three_paths_and_a_line(name, page, inputs, t
     out = tmp_path / "out"
     run_python(copy, "-m", "mlem_core", "analyze", *inputs, "--out", out, MLEM_CACHE=cache)
     assert (out / "scores.csv").is_file()
+
+
+def blocks_of(page):
+    """The blocks of code of a page, in their order."""
+    return re.findall(r"^```(?:toml|python)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.slow
+def test_the_extension_of_the_docs_is_installed_and_runs(inputs, tmp_path):
+    package = tmp_path / "package"
+    (package / "mlem_pearson").mkdir(parents=True)
+    modules = ("__init__", "similarity", "figure", "command")
+    files = ("pyproject.toml", *(f"mlem_pearson/{module}.py" for module in modules))
+    page = (ROOT / "docs" / "contributing.md").read_text("utf-8")
+    for name, text in zip(files, blocks_of(page), strict=True):
+        (package / name).write_text(text, "utf-8")
+    site = tmp_path / "site"
+    pip = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    run_python(ROOT, *pip, "--target", site, package)
+    around = {"MLEM_CACHE": str(tmp_path / "cache"), "MLEM_SITE": str(site)}
+    start = "import os, sys; sys.path.append(os.environ['MLEM_SITE']); "
+    command = start + "from mlem_core.cli.commands import main; sys.exit(main(sys.argv[1:]))"
+    assert "pearson: How the distances" in run_python(ROOT, "-c", command, "extensions", **around)
+    said = run_python(ROOT, "-c", command, "pearson", "m:0", "m:1", *inputs, **around)
+    arrays = np.load(inputs[3].partition("=")[2])
+    one, other = (pdist(arrays[name]) for name in sorted(arrays))
+    assert float(said) == pytest.approx(np.corrcoef(one, other)[0, 1], abs=1e-5)
+    known = "assert {'pearson_matrix', 'why_pearson'} <= {*FIGURES}"
+    look = f"from mlem_core.figures.context import FIGURES; {known}"
+    run_python(ROOT, "-c", start + look, **around)
