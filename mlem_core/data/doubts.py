@@ -244,12 +244,7 @@ def of_ordered(columns: Mapping[str, Cells], sentences: Cells) -> Iterator[Doubt
         next((name for name in columns if re.search(part, name, re.IGNORECASE)), "")
         for part in ("start|begin", "end|stop")
     )
-    rows = zip(columns.get(start, ()), columns.get(end, ()), sentences, strict=False)
-    spans = (  # in which an emoji may count as two characters
-        f"{a}{b}".isdecimal() and int(f"{a}") < int(f"{b}") <= len(f"{text}".encode("utf-16")) / 2
-        for a, b, text in rows
-    )
-    if start and end and all(spans):
+    if start and end and _are_spans(columns[start], columns[end], sentences):
         yield Doubt(
             f"The columns {short(start)} and {short(end)} are features, and seem to be the "
             "characters of a word: give them the roles start_idx and end_idx, or leave them out.",
@@ -331,6 +326,21 @@ def of_sentences(cells: Cells) -> Iterator[str]:
             "in a model that knows it, and text of several tokens in another; compare models of "
             "one tokenizer, or remove them."
         )
+
+
+def _are_spans(starts: Cells, ends: Cells, sentences: Cells) -> bool:
+    """Whether numbers are the first and the last character of a part of each sentence.
+
+    An emoji may count as two characters, as in UTF-16.
+    """
+    for start, end, sentence in zip(starts, ends, sentences, strict=False):
+        if start is None or end is None or sentence is None:
+            return False
+        if not (start.isdecimal() and end.isdecimal()):
+            return False
+        if not int(start) < int(end) <= len(sentence.encode("utf-16")) / 2:
+            return False
+    return True
 
 
 def group_doubts(column: str, ids: Cells, sentences: Cells) -> Iterator[str]:

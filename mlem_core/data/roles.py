@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from operator import contains
 
 import numpy as np
 import pandas as pd
@@ -403,9 +402,7 @@ def _second_sentences(sentence: str, columns: Sequence[str], table: Table) -> It
         for column in columns
         if not column.startswith("_")
         and _mean_words(table.frame[column]) > max(least, 2.0)
-        and not all(
-            map(contains, table.frame[sentence] + " ", table.frame[column].fillna("") + " ")
-        )
+        and not _is_part_of(table.frame[sentence], table.frame[column])
     ]
     if others:
         yield (
@@ -413,6 +410,12 @@ def _second_sentences(sentence: str, columns: Sequence[str], table: Table) -> It
             "alone is read. To compare them, give each text a row of its own and a column that "
             "says which it is."
         )
+
+
+def _is_part_of(sentences: pd.Series[str], texts: pd.Series[str]) -> bool:
+    """Whether each text is whole words of its sentence, as a prefix is; an empty one is."""
+    pairs = zip(sentences, texts.fillna(""), strict=True)
+    return all(f"{text} " in f"{sentence} " for sentence, text in pairs)
 
 
 def _first(names: list[str], known: tuple[str, ...]) -> str | None:

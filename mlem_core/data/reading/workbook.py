@@ -6,7 +6,7 @@ import io
 import warnings
 import zipfile
 from dataclasses import replace
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 from xml.etree.ElementTree import iterparse
 
 from mlem_core.base.errors import InputError, readable, unknown
@@ -35,6 +35,19 @@ _Sheet = tuple[list[str], Columns, list[Kind | None], ReadAs, tuple[str, ...]]
 def is_workbook(data: bytes) -> bool:
     """Whether a file is a zip, as workbooks are, or an Excel file of before 2007."""
     return data.startswith((b"PK\x03\x04", _BEFORE_2007)) or _END_OF_ZIP in data[-65_557:]
+
+
+class _Appearance(NamedTuple):
+    """What openpyxl does not tell of a sheet that it reads row by row.
+
+    hidden_rows : their numbers
+    hidden_columns : first and last of each range
+    merged : ranges of merged cells, as A1:B2
+    """
+
+    hidden_rows: set[int]
+    hidden_columns: list[tuple[int, int]]
+    merged: list[str]
 
 
 def read_sheet(data: bytes, name: str, read_as: ReadAs) -> _Sheet:
@@ -84,7 +97,7 @@ def _read_sheet(data: bytes, name: str, read_as: ReadAs) -> _Sheet:
             continue  # a sheet that is a chart
         of = f"the sheet {short(title)} of {name}"
         with zipfile.ZipFile(io.BytesIO(data)) as archive, archive.open(parts[title]) as part:
-            hidden_rows, hidden_columns, merged = _read_appearance(part, of)
+            appearance = _read_appearance(part, of)
         rows = _read_values(book[title], of)
         if rows:
             break
@@ -114,9 +127,10 @@ def _read_sheet(data: bytes, name: str, read_as: ReadAs) -> _Sheet:
     hidden = [
         get_column_letter(column)
         for column in range(1, width + 1)
-        if any(first <= column <= last for first, last in hidden_columns)
+        if any(first <= column <= last for first, last in appearance.hidden_columns)
     ]
-    notes = _notes(of, len(hidden_rows & rows.keys()), hidden, merged)
+    n_hidden = len(appearance.hidden_rows & rows.keys())
+    notes = _notes(of, n_hidden, hidden, appearance.merged)
     read_as = replace(
         read_as,
         separator=None,
@@ -182,16 +196,15 @@ def _check_zip(data: bytes, name: str) -> None:
         )
 
 
-def _read_appearance(part: IO[bytes], of: str) -> tuple[set[int], list[tuple[int, int]], list[str]]:
-    """Numbers of the hidden rows of a sheet, first and last of each range of hidden columns, and
-    ranges of merged cells, as A1:B2: what openpyxl does not tell of a sheet that it reads by row.
+def _read_appearance(part: IO[bytes], of: str) -> _Appearance:
+    """The appearance of a sheet, from its XML.
 
     Raises `InputError` for rows and cells that are not in order, and for a formula without the
     value that a spreadsheet program would have kept.
     """
     from openpyxl.utils import get_column_letter
 
-    rows, columns, merged = set[int](), list[tuple[int, int]](), list[str]()
+    appearance = _Appearance(set(), [], [])
     before = 0
     for _, element in iterparse(part):
         tag = element.tag.removeprefix(_NAMESPACE)
@@ -207,7 +220,7 @@ def _read_appearance(part: IO[bytes], of: str) -> tuple[set[int], list[tuple[int
                 )
             before = number
             if element.get("hidden") in _TRUE:
-                rows.add(number)
+                appearance.hidden_rows.add(number)
             for column, cell in enumerate(element, 1):
                 # A text may be empty ("str"), a number is not.
                 formula = cell.find(f"{_NAMESPACE}f") is not None
@@ -218,12 +231,13 @@ def _read_appearance(part: IO[bytes], of: str) -> tuple[set[int], list[tuple[int
                         "file in a spreadsheet program and save it, or paste values."
                     )
         elif tag == "col" and element.get("hidden") in _TRUE:
-            columns.append((int(element.get("min", 1)), int(element.get("max", 0))))
+            first, last = int(element.get("min", 1)), int(element.get("max", 0))
+            appearance.hidden_columns.append((first, last))
         elif tag == "mergeCell":
-            merged.append(element.get("ref", ""))
+            appearance.merged.append(element.get("ref", ""))
         if tag in ("row", "sheetData"):
             element.clear()
-    return rows, columns, merged
+    return appearance
 
 
 def _read_values(sheet: Any, of: str) -> dict[int, dict[int, Any]]:
