@@ -2,6 +2,8 @@
 
 import shutil
 import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
@@ -82,16 +84,51 @@ def test_stimuli_can_be_left_out(browser, pages):
     assert "stimulus 1" in said and words(20)["sentence"][0] not in said
 
 
+@pytest.fixture
+def until_drawn():
+    """The address of a server, and what it was told.
+
+    Firefox takes its picture when a document is loaded. An image from here is not loaded before the
+    page says that it is drawn.
+    """
+    drawn = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            if self.path == "/drawn":
+                drawn.set()
+            else:
+                drawn.wait(90)
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *args):
+            """Nothing is written of a request."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", drawn
+        server.shutdown()
+
+
 @pytest.mark.skipif(not shutil.which("firefox-esr"), reason="no Firefox is installed")
-def test_firefox_draws_it(pages, tmp_path):
-    picture = tmp_path / "seen.png"
+def test_firefox_draws_it(pages, until_drawn, tmp_path):
+    address, drawn = until_drawn
+    held = f"""<img src="{address}/held"><script>
+      new MutationObserver(() => {{ new Image().src = "{address}/drawn"; }})
+        .observe(document.documentElement, {{attributes: true, attributeFilter: ["data-ready"]}});
+    </script></body>"""
+    page, picture = tmp_path / "held.html", tmp_path / "seen.png"
+    text = pages[0].read_text("utf-8").replace("img-src", f"img-src {address}", 1)
+    page.write_text(text.replace("</body>", held), "utf-8")
     subprocess.run(
         ["firefox-esr", "--headless", f"--profile={tmp_path}", "--window-size=1280,900"]
-        + [f"--screenshot={picture}", pages[0].as_uri()],
+        + [f"--screenshot={picture}", page.as_uri()],
         env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
         check=True,
         timeout=120,
     )
+    assert drawn.is_set()
     seen = np.asarray(Image.open(picture).convert("RGB"), dtype=int)
     # The blue of the matrix and of the bars is on it.
     assert ((seen[..., 2] - seen[..., 0]) > 60).sum() > 2_000
