@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks import clauses, engine, estimators, features, inference, redraw, systems, training
 from benchmarks.timing import Table
-from mlem_core.base.work import cores
+from mlem_core.base.parallel import cores
 
 RESULTS = Path(__file__).with_name("results")
 SECTIONS = {

@@ -14,13 +14,13 @@ from benchmarks import routes
 from benchmarks.data import FOLDS, SEED
 from benchmarks.memory import peak_megabytes
 from benchmarks.timing import Table, in_turn, printed_numbers
-from mlem_core.data import datasets
-from mlem_core.data.folds import group_folds
-from mlem_core.data.stimuli import StimulusSet
 from mlem_core.measures.importance import fitted
-from mlem_core.models import representations
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.statistics import ComparedPairs, pair_statistics
+from mlem_core.representations import layers as representations
+from mlem_core.stimuli import datasets
+from mlem_core.stimuli.folds import group_folds
+from mlem_core.stimuli.stimulus_set import StimulusSet
 from mlem_core.storage.store import Store
 
 SET, MODEL = "relative-clauses", "minilm"

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.typing import Layer
-from mlem_core.data import datasets
-from mlem_core.data.folds import group_folds
-from mlem_core.data.stimuli import StimulusSet
-from mlem_core.models import representations
+from mlem_core.representations import layers as representations
+from mlem_core.stimuli import datasets
+from mlem_core.stimuli.folds import group_folds
+from mlem_core.stimuli.stimulus_set import StimulusSet
 from mlem_core.storage.store import Store
 
 MODELS = ("minilm", "smollm2")

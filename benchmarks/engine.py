@@ -11,8 +11,8 @@ import pandas as pd
 from benchmarks import routes
 from benchmarks.data import FOLDS, MODELS, probing
 from benchmarks.timing import Table, in_turn, printed_numbers, seconds
-from mlem_core.models.extraction import input_batches
-from mlem_core.models.loading import open_model
+from mlem_core.representations.extraction import input_batches
+from mlem_core.representations.loading import open_model
 
 SIZES = (2_000, 4_000, 8_000)
 

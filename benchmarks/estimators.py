@@ -15,7 +15,6 @@ import pandas as pd
 from benchmarks.data import FOLDS, SEED, Case, probing
 from benchmarks.timing import Table
 from mlem_core.base.typing import FloatArray, layer_name
-from mlem_core.data.folds import group_folds
 from mlem_core.estimators.base import RidgeMLEM
 from mlem_core.estimators.registry import tested_fits
 from mlem_core.estimators.training_pairs import TrainingPairs
@@ -26,6 +25,7 @@ from mlem_core.pairs.columns import FeatureColumn, feature_columns
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.statistics import PairStatistics
+from mlem_core.stimuli.folds import group_folds
 from validation.made_pairs import statistics_of
 from validation.simulations import pair_cells
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from benchmarks import gpu_models
 from benchmarks.device import Device
 from benchmarks.timing import Table
-from mlem_core.models.loading import resolve_device
-from mlem_core.models.registry import MODELS
+from mlem_core.representations.loading import resolve_device
+from mlem_core.representations.registry import MODELS
 
 RESULTS = Path(__file__).with_name("results") / "gpu.md"
 MAMBAS = ("mini-mamba", "state-spaces/mamba-130m-hf")

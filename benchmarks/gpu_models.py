@@ -23,14 +23,14 @@ from benchmarks import routes
 from benchmarks.device import NO_GPU, Device
 from benchmarks.timing import Table, in_turn, printed_numbers, seconds
 from mlem_core.base.errors import InputError
-from mlem_core.data import datasets
-from mlem_core.data.stimuli import StimulusSet
-from mlem_core.models import forward
-from mlem_core.models.extraction import extract, input_batches, layer_file
-from mlem_core.models.forward import LoadedModel
-from mlem_core.models.loading import DTYPES, open_model
-from mlem_core.models.registry import MODELS, ModelUnavailable, locate
-from mlem_core.models.tokens import tokenize
+from mlem_core.representations import forward
+from mlem_core.representations.extraction import extract, input_batches, layer_file
+from mlem_core.representations.forward import LoadedModel
+from mlem_core.representations.loading import DTYPES, open_model
+from mlem_core.representations.registry import MODELS, ModelUnavailable, locate
+from mlem_core.representations.tokens import tokenize
+from mlem_core.stimuli import datasets
+from mlem_core.stimuli.stimulus_set import StimulusSet
 
 SET = "relative-clauses"
 THROUGHPUT = "at least 0.9"

@@ -12,9 +12,9 @@ from benchmarks.data import MODELS, Case, probing
 from benchmarks.timing import Table
 from mlem_core.base.typing import IntArray, Layer
 from mlem_core.inference.block_influence import BlockSums
-from mlem_core.inference.chance import chance_at_level
 from mlem_core.inference.layer_intervals import intervals_from_sums
 from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.permutation_null import chance_at_level
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.importance import fitted
 from mlem_core.pairs.resampling_units import Units

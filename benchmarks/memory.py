@@ -19,12 +19,12 @@ import pandas as pd
 
 from benchmarks.data import FOLDS, SEED
 from mlem_core.analysis.results import results_from_statistics
-from mlem_core.data import datasets
-from mlem_core.data.folds import group_folds
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
 from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.statistics import ComparedPairs, pair_statistics
 from mlem_core.pairs.statistics_file import load_statistics, save_statistics
+from mlem_core.stimuli import datasets
+from mlem_core.stimuli.folds import group_folds
 
 N_LAYERS, N_UNITS = 38, 576
 

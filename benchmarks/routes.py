@@ -15,16 +15,16 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.data import Case
 from mlem_core.analysis.results import Results, results_from_statistics
-from mlem_core.base.work import cores
-from mlem_core.data.stimuli import StimulusSet
+from mlem_core.base.parallel import cores
 from mlem_core.estimators.ridge_solver import ALPHAS
-from mlem_core.models.extraction import extract
-from mlem_core.models.forward import LoadedModel
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.ranks import PairRanks, pair_ranks
 from mlem_core.pairs.statistics import ComparedPairs, PairStatistics, pair_statistics
+from mlem_core.representations.extraction import extract
+from mlem_core.representations.forward import LoadedModel
+from mlem_core.stimuli.stimulus_set import StimulusSet
 
 if TYPE_CHECKING:
     import torch

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from benchmarks.memory import peak_megabytes
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec, parse_pairs
-from mlem_core.data.stimulus_csv import write_csv
 from mlem_core.inference.explanation import explain, with_intervals
+from mlem_core.stimuli.stimulus_csv import write_csv
 from mlem_core.storage.store import Store
 
 WORDS = 10  # of a sentence

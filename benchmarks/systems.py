@@ -17,7 +17,7 @@ from benchmarks.timing import Table
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.figures.canvas import canvas_data
-from mlem_core.figures.plots import FIGURES, Drawing, FigureContext, draw
+from mlem_core.figures.plots import FIGURES, FigureContext, FigureOptions, draw
 from mlem_core.groups.properties import read_systems
 from mlem_core.storage.store import Store
 
@@ -47,7 +47,7 @@ def measure(table: Table, runs: int) -> str:
             stimuli, representations=given.files, groups=given.groups, labels=given.labels
         )
         analysis = run(spec, store, progress=False)
-        drawing = Drawing(store=store, screen=True)
+        drawing = FigureOptions(store=store, screen=True)
         context = FigureContext(analysis, analysis.select(), analysis.results(), drawing)
         sizes = {
             name: len(drawn.figure.to_json()) for name in SHOWN if (drawn := draw(name, context))

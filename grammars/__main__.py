@@ -6,9 +6,9 @@ import gzip
 from io import BytesIO
 
 from grammars import probing, relative_clauses, treebank
-from mlem_core.data.datasets import SETS
-from mlem_core.data.stimuli import StimulusSet
-from mlem_core.data.stimulus_csv import write_csv
+from mlem_core.stimuli.datasets import SETS
+from mlem_core.stimuli.stimulus_csv import write_csv
+from mlem_core.stimuli.stimulus_set import StimulusSet
 
 MAKERS = {
     "probing": probing.make,

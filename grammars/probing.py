@@ -64,8 +64,8 @@ from typing import NamedTuple
 import pandas as pd
 
 from grammars.balance import Row, Share, choose, pick
-from mlem_core.data.stimuli import StimulusSet
-from mlem_core.data.stimulus_csv import from_frame
+from mlem_core.stimuli.stimulus_csv import from_frame
+from mlem_core.stimuli.stimulus_set import StimulusSet
 
 FEATURES = (
     "word_length",

@@ -35,8 +35,8 @@ from typing import NamedTuple
 import pandas as pd
 
 from grammars.balance import pick
-from mlem_core.data.stimuli import StimulusSet
-from mlem_core.data.stimulus_csv import from_frame
+from mlem_core.stimuli.stimulus_csv import from_frame
+from mlem_core.stimuli.stimulus_set import StimulusSet
 
 SEED = 0
 REPEATS = 60

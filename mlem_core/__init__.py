@@ -35,19 +35,19 @@ if TYPE_CHECKING:
     from mlem_core.base.typing import Progress as Progress
     from mlem_core.comparing import ArrayComparison as ArrayComparison
     from mlem_core.comparing import compare as compare
-    from mlem_core.data.distance_features import with_rdm as with_rdm
-    from mlem_core.data.distance_features import with_vector as with_vector
-    from mlem_core.data.reading.content import ReadAs as ReadAs
-    from mlem_core.data.roles import read_csv as read_csv
-    from mlem_core.data.stimuli import Feature as Feature
-    from mlem_core.data.stimuli import StimulusSet as StimulusSet
-    from mlem_core.data.stimulus_csv import from_frame as from_frame
-    from mlem_core.data.stimulus_csv import write_csv as write_csv
-    from mlem_core.data.treebank import read_treebank as read_treebank
     from mlem_core.estimators.base import RidgeMLEM as RidgeMLEM
-    from mlem_core.inference.explained import Explanation as Explanation
     from mlem_core.inference.explanation import explain as explain
     from mlem_core.inference.explanation import with_intervals as with_intervals
+    from mlem_core.inference.explanation_text import Explanation as Explanation
+    from mlem_core.stimuli.distance_features import with_rdm as with_rdm
+    from mlem_core.stimuli.distance_features import with_vector as with_vector
+    from mlem_core.stimuli.reading.content import ReadAs as ReadAs
+    from mlem_core.stimuli.roles import read_csv as read_csv
+    from mlem_core.stimuli.stimulus_csv import from_frame as from_frame
+    from mlem_core.stimuli.stimulus_csv import write_csv as write_csv
+    from mlem_core.stimuli.stimulus_set import Feature as Feature
+    from mlem_core.stimuli.stimulus_set import StimulusSet as StimulusSet
+    from mlem_core.stimuli.treebank import read_treebank as read_treebank
     from mlem_core.storage.store import Store as Store
 
 _HOMES = {
@@ -60,14 +60,14 @@ _HOMES = {
     "base.errors": ("InputError",),
     "base.typing": ("Progress",),
     "comparing": ("ArrayComparison", "compare"),
-    "data.distance_features": ("with_rdm", "with_vector"),
-    "data.reading.content": ("ReadAs",),
-    "data.roles": ("read_csv",),
-    "data.stimuli": ("Feature", "StimulusSet"),
-    "data.stimulus_csv": ("from_frame", "write_csv"),
-    "data.treebank": ("read_treebank",),
+    "stimuli.distance_features": ("with_rdm", "with_vector"),
+    "stimuli.reading.content": ("ReadAs",),
+    "stimuli.roles": ("read_csv",),
+    "stimuli.stimulus_set": ("Feature", "StimulusSet"),
+    "stimuli.stimulus_csv": ("from_frame", "write_csv"),
+    "stimuli.treebank": ("read_treebank",),
     "estimators.base": ("RidgeMLEM",),
-    "inference.explained": ("Explanation",),
+    "inference.explanation_text": ("Explanation",),
     "inference.explanation": ("explain", "with_intervals"),
     "storage.store": ("Store",),
 }

@@ -25,7 +25,7 @@ def run_command() -> "NoReturn":
     """Run the command that this process was started with, and end the process."""
     try:
         # Imports take seconds; Ctrl-C and SIGTERM end them as they end a command.
-        from mlem_core.base.work import heed_signals
+        from mlem_core.base.parallel import heed_signals
 
         heed_signals()
         from mlem_core.cli.streams import refused, said_whole
@@ -41,7 +41,7 @@ def run_command() -> "NoReturn":
         # dataclass), and would die of the signal though we caught it; running any text forgets it.
         exec("")
         print("stopped", file=sys.stderr)
-        from mlem_core.base.work import stopped_with
+        from mlem_core.base.parallel import stopped_with
 
         sys.exit(stopped_with())
 

@@ -17,11 +17,11 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import ScratchFolder
 from mlem_core.base.typing import Layer
-from mlem_core.data.neural_rows import neural_rows
-from mlem_core.data.stimuli import StimulusSet
-from mlem_core.data.stimulus_csv import from_frame
-from mlem_core.inference.explained import Explanation
 from mlem_core.inference.explanation import explain, with_intervals
+from mlem_core.inference.explanation_text import Explanation
+from mlem_core.stimuli.neural_rows import neural_rows
+from mlem_core.stimuli.stimulus_csv import from_frame
+from mlem_core.stimuli.stimulus_set import StimulusSet
 from mlem_core.storage.store import Store
 
 _MODEL = "array"

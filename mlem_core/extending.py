@@ -84,11 +84,12 @@ class Screen:
 
     Attributes
     ----------
-    url_path : its address (the first one's is `/`); its file is `pages/{url_path}_page.py`
+    url_path : its address (the first one's is `/`)
     title : in the navigation, on links and above the page
     symbol : name of a Material symbol
     listed : whether it stands in the navigation; else something on another screen leads to it
     choices : names of the choices of its own that addresses hold
+    page : its file is `pages/{page}_page.py`; by default its address
     """
 
     url_path: str
@@ -96,13 +97,14 @@ class Screen:
     symbol: str
     listed: bool = True
     choices: tuple[str, ...] = ()
+    page: str = ""
 
     @property
     def file(self) -> str:
         """Path of its file, from the folder of app.py."""
         # Its stem is not the url_path: otherwise a bare `streamlit run app.py` would run a page
         # that is opened by its address on a fresh server without app.py.
-        return f"pages/{self.url_path}_page.py"
+        return f"pages/{self.page or self.url_path}_page.py"
 
     @property
     def icon(self) -> str:

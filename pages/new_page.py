@@ -10,10 +10,10 @@ import streamlit as st
 from mlem_core.analysis.planning import Cost, cost_of
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
+from mlem_core.base.parallel import cores
 from mlem_core.base.text import listed, many
-from mlem_core.base.work import cores
 from mlem_core.base.workers import from_environment
-from mlem_core.data.doubts import Lint
+from mlem_core.stimuli.table_warnings import Lint
 from mlem_core.tasks.access import view_only
 from pages.form import models, read, roles, state
 from pages.form.draft import Draft, draft

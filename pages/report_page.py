@@ -14,8 +14,8 @@ import streamlit as st
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names
 from mlem_core.figures import export
-from mlem_core.figures.plots import FIGURES, Drawing, RenderedFigure
-from mlem_core.figures.press import Paper
+from mlem_core.figures.plots import FIGURES, FigureOptions, RenderedFigure
+from mlem_core.figures.print_layout import Paper
 from mlem_core.report import methods
 from mlem_core.report.chosen import Chosen, as_zip
 from mlem_core.report.formats import FORMATS, pages_of, pictures
@@ -162,7 +162,7 @@ def _download(view: View, cards: Sequence[_Card], paper: Paper) -> None:
 
 @stored.kept(64, show_spinner="Drawing the figure …")
 def _drawn(store: Store, _card: _Card, _called: Names, _view: View, key: str) -> RenderedFigure:
-    how = Drawing(store=store, narrow=_card.paper.narrow, names=_called)
+    how = FigureOptions(store=store, narrow=_card.paper.narrow, names=_called)
     return _card.chosen.drawn(_view.analysis, _view.results, how)
 
 

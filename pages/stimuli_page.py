@@ -6,7 +6,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from mlem_core.data.levels import STIMULUS
+from mlem_core.stimuli.levels import STIMULUS
 from pages.parts import exporting
 from pages.parts.choices import plain
 from pages.parts.opening import view_page

@@ -90,14 +90,14 @@ def _output(output: dict[str, Any]) -> str:
 def example_page() -> str:
     """The example as one HTML page (some 40 s of processor time)."""
     from mlem_core.extensions.web_page.page import write_page
-    from mlem_core.figures.plots import Drawing, FigureContext
+    from mlem_core.figures.plots import FigureContext, FigureOptions
     from mlem_core.storage.store import Store
     from mlem_core.tasks.examples import example
 
     made = example()
     selection = made.select()
     with tempfile.TemporaryDirectory() as folder:
-        drawing = Drawing(made.most_alike(), Store(Path(folder) / "store"))
+        drawing = FigureOptions(made.most_alike(), Store(Path(folder) / "store"))
         context = FigureContext(made, selection, made.results_of(selection), drawing)
         path = write_page(context, Path(folder) / LIVE, "The example of MLEM Explorer")
         return path.read_text(encoding="utf-8")

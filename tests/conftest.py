@@ -13,8 +13,8 @@ from playwright.sync_api import Browser, sync_playwright
 from xdist.scheduler import LoadScopeScheduling
 
 from mlem_core import Analysis, Store
-from mlem_core.models.forward import LoadedModel
-from mlem_core.models.loading import open_model
+from mlem_core.representations.forward import LoadedModel
+from mlem_core.representations.loading import open_model
 from mlem_core.tasks import examples
 
 pytest_plugins = ("timing",)
@@ -44,7 +44,8 @@ def turn(nodeid: str) -> int:
     Those that start processes come after some that have the kernels compiled, for all of them.
     """
     its = group(nodeid)
-    long = [f"tests/{folder}/" for folder in ("models", "report", "project", "tasks", "browser")]
+    slow = ("representations", "report", "project", "tasks", "browser")
+    long = [f"tests/{folder}/" for folder in slow]
     return next((n for n, start in enumerate(("app", *long)) if its.startswith(start)), 9)
 
 

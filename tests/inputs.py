@@ -11,14 +11,14 @@ import pytest
 from explicit import squared
 
 from mlem_core import Analysis, AnalysisSpec, InputError, Store, run, write_csv
-from mlem_core.data import datasets
-from mlem_core.data.folds import group_folds
-from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.statistics import ComparedPairs, PairStatistics, pair_statistics
+from mlem_core.stimuli import datasets
+from mlem_core.stimuli.folds import group_folds
+from mlem_core.stimuli.stimulus_set import StimulusSet
 
 # What numbers are compared with, wherever nothing else is said.
 RIDGE: dict[str, Any] = {"estimator": "ridge", "values": ()}

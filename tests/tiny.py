@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from mlem_core import StimulusSet, from_frame
-from mlem_core.models.forward import LoadedModel, quietly
-from mlem_core.models.loading import open_model
+from mlem_core.representations.forward import LoadedModel, quietly
+from mlem_core.representations.loading import open_model
 
 SENTENCES = [
     "The old dog sees a cat.",

@@ -12,7 +12,10 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from mlem_core.models.bidirectional import BidirectionalMambaConfig, BidirectionalMambaModel
+from mlem_core.representations.bidirectional import (
+    BidirectionalMambaConfig,
+    BidirectionalMambaModel,
+)
 from training.scan import quicken
 from training.vocabulary import END, MASK, PAD, START
 

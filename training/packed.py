@@ -1,4 +1,4 @@
-"""Weights in 8 or 4 bits, as `mlem_core.models.loading.read_packed` reads them."""
+"""Weights in 8 or 4 bits, as `mlem_core.representations.loading.read_packed` reads them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mlem_core.models.loading import SCALE
+from mlem_core.representations.loading import SCALE
 
 GROUP = 32  # weights that share a scale, in 4 bits
 _STEPS = {8: 127, 4: 7}

@@ -16,7 +16,7 @@ import torch
 from safetensors.numpy import load_file
 
 from grammars import probing
-from mlem_core.models.loading import read_packed
+from mlem_core.representations.loading import read_packed
 from training import evaluate
 from training.cards import card, table
 from training.networks import (
@@ -37,7 +37,7 @@ from training.vocabulary import as_before, fit, wrap
 DEV_ROWS = 96  # of the development text, for the curves
 PAIRS = Path(__file__).with_name("pairs.csv")
 ROOT = Path(__file__).resolve().parents[1]
-SHIPPED = Path("mlem_core", "models", "trio")  # below it
+SHIPPED = Path("mlem_core", "representations", "trio")  # below it
 STEPS_OF = NAMES[:3]  # the kinds whose training can be looked at: the trio
 
 

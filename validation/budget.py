@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from mlem_core.analysis.pair_errors import design_errors
 from mlem_core.base.numbers import student_quantile
-from mlem_core.data.folds import group_folds
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import DESIGNS, PairDesign
 from mlem_core.pairs.ranks import PairRanks
 from mlem_core.pairs.statistics import ComparedPairs, pass_over_layer
+from mlem_core.stimuli.folds import group_folds
 from validation.work import Row, Task
 
 # Stimuli and budget, of 180 thousand, 2 million and 32 million pairs; and how often it is drawn.

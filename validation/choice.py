@@ -9,11 +9,11 @@ import pandas as pd
 
 from mlem_core.analysis.planning import Choice, best_by_fold
 from mlem_core.base.typing import FloatArray
-from mlem_core.data.folds import group_folds
 from mlem_core.estimators.registry import tested_fits
 from mlem_core.estimators.ridge_solver import RidgeSolver
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.statistics import ComparedPairs, pair_statistics
+from mlem_core.stimuli.folds import group_folds
 from validation.work import Row, Task
 
 PART, QUICK = 50, 2

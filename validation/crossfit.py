@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.typing import FloatArray
-from mlem_core.data.folds import group_folds
 from mlem_core.measures.decomposition import decompose
+from mlem_core.stimuli.folds import group_folds
 from validation.made_pairs import statistics_of
 from validation.work import Row, Task
 

@@ -20,8 +20,6 @@ import pandas as pd
 from mlem_core.analysis.analysis import AnalysisSpec
 from mlem_core.analysis.run import run
 from mlem_core.base.typing import FloatArray
-from mlem_core.data.datasets import load
-from mlem_core.data.stimulus_csv import from_frame, write_csv
 from mlem_core.extensions.erasure.measures import (
     PREDICTIONS,
     REST,
@@ -32,8 +30,10 @@ from mlem_core.extensions.erasure.measures import (
     held_out_rsa,
 )
 from mlem_core.extensions.erasure.stage import DRAWS, erase, matched_subspaces, reach_of
-from mlem_core.models.loading import load_with_head, open_model
-from mlem_core.models.tokens import tokenize
+from mlem_core.representations.loading import load_with_head, open_model
+from mlem_core.representations.tokens import tokenize
+from mlem_core.stimuli.datasets import load
+from mlem_core.stimuli.stimulus_csv import from_frame, write_csv
 from mlem_core.storage.store import Store
 from validation.work import Row, Task
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from mlem_core.data.stimulus_csv import from_frame
-from mlem_core.inference.chance import chance_at_level, corrected_p
 from mlem_core.inference.intervals import SIGNIFICANT
+from mlem_core.inference.permutation_null import chance_at_level, corrected_p
+from mlem_core.stimuli.stimulus_csv import from_frame
 from validation.units import WORDS, labels, made_text, pairs_and_terms
 from validation.work import Row, Task
 

@@ -13,10 +13,9 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.data.folds import group_folds
 from mlem_core.estimators.ridge_solver import RidgeSolver
 from mlem_core.inference.block_influence import BlockSums
-from mlem_core.inference.importance_chance import score_above_chance
+from mlem_core.inference.importance_null import score_above_chance
 from mlem_core.inference.intervals import (
     LayerIntervals,
     importance_difference_table,
@@ -29,6 +28,7 @@ from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.resample import by_error, jackknife
 from mlem_core.measures.importance import fitted
 from mlem_core.pairs.resampling_units import Units
+from mlem_core.stimuli.folds import group_folds
 from validation.made_pairs import layer_pairs_of, of_layers
 from validation.work import Row, Task
 

@@ -11,12 +11,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.pairs.columns import resolved_columns
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.statistics import ComparedPairs, PairStatistics, pair_statistics
+from mlem_core.stimuli.stimulus_set import StimulusSet
 
 
 def statistics_of(

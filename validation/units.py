@@ -14,19 +14,19 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.data import datasets
-from mlem_core.data.folds import group_folds
-from mlem_core.data.levels import STIMULUS, exchanges, recurring_units
-from mlem_core.data.stimuli import UNIT, StimulusSet
-from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.inference.block_influence import BlockSums, rsa_without
-from mlem_core.inference.chance import chance_at_level, permutation_null
 from mlem_core.inference.intervals import PERMUTATIONS, SIGNIFICANT, term_estimate
 from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.permutation_null import chance_at_level, permutation_null
 from mlem_core.inference.permuted_contributions import PermutedContributions
 from mlem_core.inference.resample import Estimate, standard_error
 from mlem_core.measures.decomposition import decompose
-from mlem_core.models.representations import from_model
+from mlem_core.representations.layers import from_model
+from mlem_core.stimuli import datasets
+from mlem_core.stimuli.folds import group_folds
+from mlem_core.stimuli.levels import STIMULUS, exchanges, recurring_units
+from mlem_core.stimuli.stimulus_csv import from_frame
+from mlem_core.stimuli.stimulus_set import UNIT, StimulusSet
 from mlem_core.storage.store import Store
 from validation.made_pairs import layer_pairs_of
 from validation.work import Row, Task

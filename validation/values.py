@@ -9,11 +9,11 @@ import pandas as pd
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.data import datasets
-from mlem_core.data.folds import fold_groups, group_folds
 from mlem_core.estimators.base import RidgeMLEM
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.pairs.statistics import PairStatistics
+from mlem_core.stimuli import datasets
+from mlem_core.stimuli.folds import fold_groups, group_folds
 from validation.layers import FOLDS, STIMULI, rows_of
 from validation.made_pairs import statistics_of
 from validation.work import Row, Task

@@ -13,12 +13,12 @@ from scipy.spatial.distance import pdist, squareform
 from scipy.stats import rankdata
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.data.added import Candidate
-from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.extensions.candidates.candidate_search import BLOCKS, common_share, score_candidates
 from mlem_core.inference.intervals import SIGNIFICANT
 from mlem_core.inference.resample import jackknife
 from mlem_core.pairs.resampling_units import StimulusUnits
+from mlem_core.stimuli.added import Candidate
+from mlem_core.stimuli.stimulus_csv import from_frame
 from validation.units import labels, pairs_and_terms, simulated
 from validation.work import Row, Task
 

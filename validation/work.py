@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from mlem_core.base.files import replacing
-from mlem_core.base.work import cores
+from mlem_core.base.parallel import cores
 
 Row = dict[str, Any]
 PART = "part"

@@ -18,7 +18,6 @@ import pandas as pd
 
 from mlem_core import AnalysisSpec, Store, run
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.data.stimulus_csv import write_table
 from mlem_core.figures.export import image
 from mlem_core.figures.groups import group_profiles, group_similarity, trajectories, universality
 from mlem_core.figures.profiles import profiles
@@ -26,7 +25,8 @@ from mlem_core.figures.similarity import similarity_matrices
 from mlem_core.groups.members import Members, model_similarity
 from mlem_core.groups.summary import GroupSummary, group_tables, lines
 from mlem_core.measures.decomposition import decompose
-from mlem_core.models.registry import MODELS, of_several_seeds, seeds, variants
+from mlem_core.representations.registry import MODELS, of_several_seeds, seeds, variants
+from mlem_core.stimuli.stimulus_csv import write_table
 
 TRIO = ("mini-bert", "mini-gpt2", "mini-mamba")
 # The kinds that come with the program.

@@ -20,14 +20,14 @@ from mlem_core.base.labels import Names
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import Later, Lines, as_html, as_lines, listed, many, pairs_of, span
 from mlem_core.base.typing import FloatArray, IntArray, Layer, Layers, layer_name, layers_in
-from mlem_core.data.folds import folds_over, untested_items
-from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.measures.importance import Fits, fitted
 from mlem_core.measures.similarity import Candidates, candidates, most_alike
 from mlem_core.pairs.designs import PairDesign, n_pairs
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.pairs.statistics import PairStatistics
+from mlem_core.stimuli.folds import folds_over, untested_items
+from mlem_core.stimuli.stimulus_set import StimulusSet
 from mlem_core.storage.store import Stage, Store
 
 
@@ -130,7 +130,7 @@ class Analysis:
     stimuli : with the features of the analysis; n_stimuli of them, without those left out
     layers : (model, layer) of each of the n_layers layers
     pairs : statistics of the pairs of stimuli in the n_layers layers
-    folds : (n_stimuli,) the fold that tests each stimulus, see `mlem_core.data.folds`
+    folds : (n_stimuli,) the fold that tests each stimulus, see `mlem_core.stimuli.folds`
     notices : sentences about what was left out or is not exact
     manifest : everything needed to run it again
     whole : the stimuli as they were given; `rows` says which of them `stimuli` are

@@ -16,14 +16,14 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import fraction, listed, many, percent, plural, sentence_case
 from mlem_core.base.typing import IntArray
-from mlem_core.data.doubts import MOST_ROWS, Lint, Severity, StimulusFinding
-from mlem_core.data.folds import stimulus_folds, tested
-from mlem_core.data.levels import STIMULUS, level_of
-from mlem_core.data.stimuli import StimulusSet, group_name
 from mlem_core.measures.similarity import correlations_of_features, plain_columns
 from mlem_core.pairs.columns import AUTO, FeatureColumn, feature_columns, resolved_columns
 from mlem_core.pairs.moments import PairMoments, moments_of_columns
 from mlem_core.pairs.pair_columns import PairColumns
+from mlem_core.stimuli.folds import stimulus_folds, tested
+from mlem_core.stimuli.levels import STIMULUS, level_of
+from mlem_core.stimuli.stimulus_set import StimulusSet, group_name
+from mlem_core.stimuli.table_warnings import MOST_ROWS, Lint, Severity, StimulusFinding
 
 # Distances of two features that correlate above this are named (Salle et al. 2024, figure S5, has
 # the table; the bound is ours).

@@ -19,20 +19,20 @@ from mlem_core.analysis.spec import AnalysisSpec, chosen, parameters
 from mlem_core.base import VERSION
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import parsed
+from mlem_core.base.parallel import cores
 from mlem_core.base.parameters import in_names, in_text
 from mlem_core.base.text import short
 from mlem_core.base.typing import FloatArray, Layer, layer_name
-from mlem_core.base.work import cores
 from mlem_core.base.workers import version_of
-from mlem_core.data.distance_features import read_kept, save_rdms
-from mlem_core.data.stimuli import StimulusSet
-from mlem_core.data.stimulus_csv import write_csv
 from mlem_core.estimators.registry import FoldFits
 from mlem_core.estimators.ridge_solver import ALPHAS, BETAS
 from mlem_core.measures.importance import Fits
 from mlem_core.measures.similarity import most_alike
-from mlem_core.models.representations import Representations
 from mlem_core.pairs.statistics_file import load_statistics, save_statistics
+from mlem_core.representations.layers import Representations
+from mlem_core.stimuli.distance_features import read_kept, save_rdms
+from mlem_core.stimuli.stimulus_csv import write_csv
+from mlem_core.stimuli.stimulus_set import StimulusSet
 
 # Beside stimuli.csv, where features are given by their distances.
 RDMS = "rdms.npz"

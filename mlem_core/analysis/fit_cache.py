@@ -13,8 +13,8 @@ from dataclasses import fields, replace
 import numpy as np
 
 from mlem_core.analysis.analysis import Analysis, Selection
+from mlem_core.analysis.layer_sources import representations_of
 from mlem_core.analysis.layer_statistics import training_pairs
-from mlem_core.analysis.representations import representations_of
 from mlem_core.analysis.results import Results
 from mlem_core.base.typing import Report, counted, counting
 from mlem_core.estimators.registry import FoldFits, estimator_named

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.parameters import asked, parse_names
+from mlem_core.base.parameters import option, parse_names
 from mlem_core.base.text import listed, short
-from mlem_core.data.columns import guess_kind, number_of, without_marks
-from mlem_core.models.array_files import FIRST_COLUMN
+from mlem_core.representations.array_files import FIRST_COLUMN
+from mlem_core.stimuli.columns import guess_kind, number_of, without_marks
 
 # (group or trajectory, its members), and (model or group, "factor:value" of each of its labels).
 Groups = tuple[tuple[str, tuple[str, ...]], ...]
@@ -73,7 +73,7 @@ def _axis(text: str) -> str | None:
 class Grouped:
     """Choices for representations files; groups, labels and trajectories of models."""
 
-    first_column: tuple[tuple[str, str], ...] = asked(
+    first_column: tuple[tuple[str, str], ...] = option(
         (),
         "First column",
         "What the first column of a representations CSV is where it may be row numbers: skip (it "
@@ -82,7 +82,7 @@ class Grouped:
         pair=_first_column,
         last=True,
     )
-    subjects: tuple[tuple[str, str], ...] = asked(
+    subjects: tuple[tuple[str, str], ...] = option(
         (),
         "Subjects",
         "Which subject of a file is read whose arrays are (subjects, stimuli, units): all makes "
@@ -93,7 +93,7 @@ class Grouped:
         option="subject",
         last=True,
     )
-    axes: tuple[tuple[str, str], ...] = asked(
+    axes: tuple[tuple[str, str], ...] = option(
         (),
         "Axis",
         "What the layers of a file are, such as region, or time:ms. With a unit they are ordered "
@@ -104,7 +104,7 @@ class Grouped:
         last=True,
     )
 
-    groups: tuple[tuple[str, tuple[str, ...]], ...] = asked(
+    groups: tuple[tuple[str, tuple[str, ...]], ...] = option(
         (),
         "Groups of models",
         "Seeds, checkpoints or sizes of one recipe, such as mini=mini-s0,mini-s1: their spread is "
@@ -114,7 +114,7 @@ class Grouped:
         pair=parse_names,
         option="group",
     )
-    labels: tuple[tuple[str, tuple[str, ...]], ...] = asked(
+    labels: tuple[tuple[str, tuple[str, ...]], ...] = option(
         (),
         "Labels of models",
         "Properties of a model or group, such as mini=objective:mlm or mini=parameters:4e6, "
@@ -123,7 +123,7 @@ class Grouped:
         pair=_labels,
         option="label",
     )
-    trajectories: tuple[tuple[str, tuple[str, ...]], ...] = asked(
+    trajectories: tuple[tuple[str, tuple[str, ...]], ...] = option(
         (),
         "Trajectories over training",
         "Checkpoints of one training, whose revisions end in its step, such as "
@@ -133,7 +133,7 @@ class Grouped:
         pair=parse_names,
         option="trajectory",
     )
-    property_groups: tuple[tuple[str, tuple[str, ...]], ...] = asked(
+    property_groups: tuple[tuple[str, tuple[str, ...]], ...] = option(
         (),
         "Groups of properties",
         "Properties of models that have one importance together, such as training=objective,data.",
@@ -141,7 +141,7 @@ class Grouped:
         pair=parse_names,
         option="property-group",
     )
-    property_kinds: tuple[tuple[str, str], ...] = asked(
+    property_kinds: tuple[tuple[str, str], ...] = option(
         (),
         "Kinds of properties",
         "How a property of models is compared, where not as guessed, such as width=class: "
@@ -150,7 +150,7 @@ class Grouped:
         pair=str,
         option="property-kind",
     )
-    resampled_whole: str = asked(
+    resampled_whole: str = option(
         "",
         "Property whose models are left out together",
         "Models with the same value of it are in one fold and are drawn as a whole, as a family "

@@ -17,15 +17,12 @@ from mlem_core.analysis.pair_errors import design_errors, errors_sentence
 from mlem_core.analysis.spec import AnalysisSpec, over_repetitions
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import NAMES
-from mlem_core.base.room import check_free, check_memory, give_back_memory
+from mlem_core.base.parallel import cores
+from mlem_core.base.resources import check_free, check_memory, give_back_memory
 from mlem_core.base.text import listed, many, percent
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Report, counting
-from mlem_core.base.work import cores
 from mlem_core.base.workers import NOT_SHARED, in_processes, run_units
-from mlem_core.data.folds import FEWEST_TESTED, untested_items
-from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.training_pairs import TrainingPairs
-from mlem_core.models.representations import Representations
 from mlem_core.pairs.columns import FeatureColumn
 from mlem_core.pairs.designs import PairDesign, n_pairs
 from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
@@ -42,6 +39,9 @@ from mlem_core.pairs.statistics import (
 )
 from mlem_core.pairs.statistics_file import load_statistics, save_statistics
 from mlem_core.pairs.variance_shares import NEARLY_ALL, VarianceShares
+from mlem_core.representations.layers import Representations
+from mlem_core.stimuli.folds import FEWEST_TESTED, untested_items
+from mlem_core.stimuli.stimulus_set import StimulusSet
 from mlem_core.storage.store import InFile, Stage, Store
 
 # Twice the rank of a pair is kept in 32 bits.

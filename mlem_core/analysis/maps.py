@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis, check_layers
-from mlem_core.analysis.representations import representations_of
+from mlem_core.analysis.layer_sources import representations_of
 from mlem_core.base.typing import FloatArray, IntArray, Layer
-from mlem_core.data.stimuli import StimulusSet
 from mlem_core.measures.similarity import map_stress as stress_of
 from mlem_core.measures.similarity import mds_map
 from mlem_core.pairs.distances import squared_distances
+from mlem_core.stimuli.stimulus_set import StimulusSet
 from mlem_core.storage.store import Stage, Store
 
 # Metric MDS of more stimuli takes too long to look at; a seeded sample shows the same clusters.

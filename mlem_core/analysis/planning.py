@@ -21,17 +21,17 @@ import pandas as pd
 
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
+from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.base.work import cores
-from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import can_resolve, estimator_named
 from mlem_core.estimators.ridge_solver import GAIN, inner_scores
-from mlem_core.models.availability import Shape
 from mlem_core.pairs.column_builder import MAX_COLUMNS
 from mlem_core.pairs.columns import AUTO, FeatureColumn, feature_columns
 from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.pair_columns import number_of_columns
 from mlem_core.pairs.statistics import PairStatistics
+from mlem_core.representations.availability import Shape
+from mlem_core.stimuli.stimulus_set import StimulusSet
 
 # The entry of a manifest that says what was chosen, in each fold too, and the ρ of each choice.
 CHOSEN = "chosen"
@@ -224,7 +224,7 @@ def cost_of(
     ----------
     spec : its layers and folds
     stimuli : with the features of the analysis
-    n_columns : of its pairs, see `mlem_core.data.doubts.Lint`
+    n_columns : of its pairs, see `mlem_core.stimuli.table_warnings.Lint`
     models : the size of each model; None is unknown
     files : how many layers each representations file has
     """

@@ -18,11 +18,11 @@ from mlem_core.base.files import replacing_files
 from mlem_core.base.labels import NAMES
 from mlem_core.base.text import Lines, as_html, as_lines, fraction, listed, many, pairs_of
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
-from mlem_core.data.stimulus_csv import write_table
 from mlem_core.measures import similarity
 from mlem_core.measures.importance import Fits, fitted, most_important
 from mlem_core.measures.value_distances import value_distances
 from mlem_core.pairs.statistics import PairStatistics
+from mlem_core.stimuli.stimulus_csv import write_table
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Results:
     weights : model, layer, fold, feature, weight (fitted on that fold's training stimuli)
         With interactions "a × b" stands among the features for the product of two, in both.
     folds : stimulus (row of the CSV from 0), fold (that tests it; -1 where none does, see
-        `mlem_core.data.folds`)
+        `mlem_core.stimuli.folds`)
     similarity_profiles : weighted Kendall τ of the importance profiles, square, "model:layer"
     similarity_rsa : Spearman ρ of the neural distances, square, "model:layer"
     layers : (model, layer) of each layer, in the order of the squares
@@ -266,7 +266,7 @@ def results_from_statistics(
     ----------
     pairs : statistics of n_layers layers
     layers : (model, layer) of each
-    folds : (n_stimuli,) the fold that tests each stimulus, see `mlem_core.data.folds`
+    folds : (n_stimuli,) the fold that tests each stimulus, see `mlem_core.stimuli.folds`
     estimator : name, see `mlem_core.estimators.registry`
     fits : of these pairs by this estimator, where they have been computed before
     """

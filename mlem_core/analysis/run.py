@@ -13,6 +13,7 @@ import pandas as pd
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.files import manifest_of
+from mlem_core.analysis.layer_sources import layer_sources, with_subjects
 from mlem_core.analysis.layer_statistics import layer_statistics, training_pairs
 from mlem_core.analysis.planning import (
     CHOSEN,
@@ -21,23 +22,22 @@ from mlem_core.analysis.planning import (
     settled,
     with_choices_open,
 )
-from mlem_core.analysis.representations import layer_sources, with_subjects
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import NAMES
+from mlem_core.base.parallel import reporting
 from mlem_core.base.text import fraction, listed
 from mlem_core.base.typing import IntArray, Layer, Report, layer_name
-from mlem_core.base.work import reporting
-from mlem_core.data.datasets import SETS
-from mlem_core.data.folds import FEWEST_FOLDS, FEWEST_TESTED, stimulus_folds, tested
-from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.measures.importance import fitted
-from mlem_core.models.representations import Representations
 from mlem_core.pairs.columns import FeatureColumn, feature_columns, resolved_columns
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.ranks import correlations, pair_ranks
 from mlem_core.pairs.statistics import PairStatistics
+from mlem_core.representations.layers import Representations
+from mlem_core.stimuli.datasets import SETS
+from mlem_core.stimuli.folds import FEWEST_FOLDS, FEWEST_TESTED, stimulus_folds, tested
+from mlem_core.stimuli.stimulus_set import StimulusSet
 from mlem_core.storage.store import Store
 
 # Fewer have too few pairs for a correlation.

@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis, Selection
-from mlem_core.analysis.representations import representations_of
+from mlem_core.analysis.layer_sources import representations_of
 from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import moderate
-from mlem_core.base.room import check_free
+from mlem_core.base.resources import check_free
 from mlem_core.base.text import many
 from mlem_core.base.typing import Counted, FloatArray, Layer, layer_name
 from mlem_core.measures.decomposition import Decomposition, decompose

@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.parameters import SEEDS, asked, frozen, parse_names, several
-from mlem_core.data import datasets
-from mlem_core.data.added import ADDED, LANGUAGE, add_feature, merge_rare, with_values
-from mlem_core.data.distance_features import with_rdm, with_vector
-from mlem_core.data.reading.content import ReadAs, parse_decimal, parse_marks, parse_separator
-from mlem_core.data.reading.header import MOST_ROWS
-from mlem_core.data.reading.table import DETECTED, Table, read_table
-from mlem_core.data.roles import ROLES, apply_roles, parse_role
-from mlem_core.data.stimuli import StimulusSet
-from mlem_core.data.treebank import LEVELS, SAMPLE, SUFFIX, read_treebank, treebank_paths
-from mlem_core.data.word_numbers import AUTO, COUNTS_FROM
-from mlem_core.models.registry import identity
+from mlem_core.base.parameters import SEEDS, frozen, option, parse_names, several
+from mlem_core.representations.registry import identity
+from mlem_core.stimuli import datasets
+from mlem_core.stimuli.added import ADDED, LANGUAGE, add_feature, merge_rare, with_values
+from mlem_core.stimuli.distance_features import with_rdm, with_vector
+from mlem_core.stimuli.reading.content import ReadAs, parse_decimal, parse_marks, parse_separator
+from mlem_core.stimuli.reading.header import MOST_ROWS
+from mlem_core.stimuli.reading.table import DETECTED, Table, read_table
+from mlem_core.stimuli.roles import ROLES, apply_roles, parse_role
+from mlem_core.stimuli.stimulus_set import StimulusSet
+from mlem_core.stimuli.treebank import LEVELS, SAMPLE, SUFFIX, read_treebank, treebank_paths
+from mlem_core.stimuli.word_numbers import AUTO, COUNTS_FROM
 from mlem_core.storage.digests import Stamp, changed, stamp
 
 # Of a word in a causal model, which `add` names behind a colon; the second of the word as a whole.
@@ -49,7 +49,7 @@ class StimulusSource:
     What is None is detected or guessed, and `StimulusSet.notes` of what was read says how.
     """
 
-    stimuli: str = asked(
+    stimuli: str = option(
         "probing",
         "Stimulus set",
         "A built-in set, a table (CSV, .xlsx, .parquet, .jsonl), or a treebank (.conllu file, "
@@ -57,7 +57,7 @@ class StimulusSource:
         metavar="FILE|NAME",
     )
     _: KW_ONLY
-    sep: str | None = asked(
+    sep: str | None = option(
         None,
         "Separator",
         "The sign between the cells of a row: comma, semicolon, tab, bar, or the sign itself; by "
@@ -65,21 +65,21 @@ class StimulusSource:
         metavar="SIGN",
         parse=parse_separator,
     )
-    encoding: str | None = asked(
+    encoding: str | None = option(
         None,
         "Encoding",
         "How the file writes letters: utf-8, utf-16, windows-1252 or any other of Python's; by "
         "default it is detected. Where words have odd letters, another one is right.",
         metavar="NAME",
     )
-    decimal: str | None = asked(
+    decimal: str | None = option(
         None,
         "Decimal sign",
         "The sign in numbers, point or comma: 3.5 or 3,5; by default it is detected.",
         metavar="SIGN",
         parse=parse_decimal,
     )
-    na: tuple[str, ...] | None = asked(
+    na: tuple[str, ...] | None = option(
         None,
         "Missing-value marks",
         "Cells of features that are no value, besides empty ones, with commas between them, such "
@@ -88,14 +88,14 @@ class StimulusSource:
         metavar="NA,-",
         parse=parse_marks,
     )
-    sheet: str | None = asked(
+    sheet: str | None = option(
         None,
         "Sheet",
         "The sheet of a workbook, by its name or number; by default the first that is shown and "
         "has a cell. Values are read, never formulas.",
         metavar="NAME",
     )
-    header_row: int | None = asked(
+    header_row: int | None = option(
         None,
         "Header row",
         "The row of the file with the names of the columns, from 1, empty rows counted; 0 where "
@@ -104,7 +104,7 @@ class StimulusSource:
         parse=int,
         range=(0, MOST_ROWS),
     )
-    roles: tuple[tuple[str, str], ...] = asked(
+    roles: tuple[tuple[str, str], ...] = option(
         (),
         "Roles of columns",
         f"What a column is: {', '.join(ROLES)}. By default it is guessed.",
@@ -113,21 +113,21 @@ class StimulusSource:
         option="role",
         repeated=True,
     )
-    counts_from: str = asked(
+    counts_from: str = option(
         AUTO,
         "Words count from",
         "The number of the first word, in a column of numbers that says which word is the "
         "stimulus. auto is 0, or 1 where a column with the words shows that.",
         choices=lambda: COUNTS_FROM,
     )
-    level: str = asked(
+    level: str = option(
         "word",
         "Level",
         "Whether a stimulus of a treebank is a word in its sentence or a whole sentence.",
         noun="level of stimuli",
         choices=lambda: LEVELS,
     )
-    sample: int | None = asked(
+    sample: int | None = option(
         None,
         "Sample",
         f"So many words (or sentences) of a treebank, in whole sentences; all where there are no "
@@ -136,14 +136,14 @@ class StimulusSource:
         parse=int,
         range=(0, 2**63 - 1),
     )
-    balance: tuple[str, ...] = asked(
+    balance: tuple[str, ...] = option(
         (),
         "Balance",
         "Features whose values the sample has equally often, as far as whole sentences allow.",
         metavar="a,b",
         parse=parse_names,
     )
-    sample_seed: int = asked(
+    sample_seed: int = option(
         0,
         "Seed of the sample",
         "Another seed draws another sample.",
@@ -151,11 +151,11 @@ class StimulusSource:
         parse=int,
         range=SEEDS,
     )
-    add: tuple[str, ...] = asked((), "Added features", _add_help, metavar="a,b", parse=parse_names)
-    language: str = asked(
+    add: tuple[str, ...] = option((), "Added features", _add_help, metavar="a,b", parse=parse_names)
+    language: str = option(
         LANGUAGE, "Language", "The language of frequencies, by its code.", metavar="CODE"
     )
-    merge_rare: tuple[tuple[str, int], ...] = asked(
+    merge_rare: tuple[tuple[str, int], ...] = option(
         (),
         "Rare values",
         "A categorical feature, and how many stimuli a value has at least; rarer values become one "
@@ -164,7 +164,7 @@ class StimulusSource:
         pair=_whole,
         last=True,
     )
-    vectors: tuple[tuple[str, tuple[str, ...]], ...] = asked(
+    vectors: tuple[tuple[str, tuple[str, ...]], ...] = option(
         (),
         "Vectors",
         "Ordered features that are one vector, whose distance is Euclidean: their names, or a * "
@@ -173,7 +173,7 @@ class StimulusSource:
         pair=parse_names,
         option="vector",
     )
-    rdms: tuple[tuple[str, str], ...] = asked(
+    rdms: tuple[tuple[str, str], ...] = option(
         (),
         "Features given as RDMs",
         "A feature and the .npy or .csv file of its distances: a square matrix in the order of the "
@@ -182,14 +182,14 @@ class StimulusSource:
         pair=os.path.expanduser,
         option="rdm",
     )
-    ordered: tuple[str, ...] = asked(
+    ordered: tuple[str, ...] = option(
         (),
         "Ordered features",
         "Features that differ by how far apart their values are; by default the numeric ones.",
         metavar="a,b",
         parse=parse_names,
     )
-    nominal: tuple[str, ...] = asked(
+    nominal: tuple[str, ...] = option(
         (),
         "Nominal features",
         "Features that are equal or not, though they are numbers.",
@@ -285,8 +285,7 @@ def _loaded(source: StimulusSource, paths: list[Path]) -> StimulusSet:
 
 
 def cached_table(path: Path, read_as: ReadAs = DETECTED) -> Table:
-    """Table of a file, as `mlem_core.data.reading.table.read_table` reads it; the last files stay
-    in memory, unless they change."""
+    """Table of a file by `read_table`; the last files stay in memory, unless they change."""
     return _table(path, read_as, stamp(path))
 
 
@@ -338,7 +337,7 @@ def _added(stimuli: StimulusSet, name: str, language: str) -> StimulusSet:
     model = _scoring_model(name)
     if not model:
         return add_feature(stimuli, name, language)
-    from mlem_core.models.predictions import surprisal
+    from mlem_core.representations.predictions import surprisal
 
     whole = name.startswith(WORD_SURPRISAL)
     values = surprisal(stimuli, model, whole_words=whole)

@@ -18,21 +18,21 @@ from mlem_core.analysis.grouped import (
     trajectories_of,
 )
 from mlem_core.analysis.source import StimulusSource
-from mlem_core.analysis.transforms import HALVES, POSITIONS, UNITS, Kept
+from mlem_core.analysis.transforms import HALVES, POSITIONS, UNITS, StimulusFilter
 from mlem_core.base.errors import InputError, check_choice, unknown
 from mlem_core.base.files import checked
-from mlem_core.base.parameters import SEEDS, Parameter, asked, check_fields, parse_names
+from mlem_core.base.parameters import SEEDS, Parameter, check_fields, option, parse_names
 from mlem_core.base.text import short
-from mlem_core.data.folds import FEWEST_FOLDS, FOLDS_OVER
 from mlem_core.estimators.registry import ESTIMATORS, check_values
-from mlem_core.models.array_files import FIRST_COLUMN
-from mlem_core.models.extraction import ExtractionOptions
-from mlem_core.models.loading import DEVICES, DTYPES
-from mlem_core.models.registry import packaged
-from mlem_core.models.tokens import POOLINGS, SPECIAL_TOKENS
 from mlem_core.pairs.columns import AUTO, MISSING, NONE
 from mlem_core.pairs.designs import BUDGET
 from mlem_core.pairs.distances import DISTANCES, PRECOMPUTED, SQUARED, metrics
+from mlem_core.representations.array_files import FIRST_COLUMN
+from mlem_core.representations.extraction import ExtractionOptions
+from mlem_core.representations.loading import DEVICES, DTYPES
+from mlem_core.representations.registry import packaged
+from mlem_core.representations.tokens import POOLINGS, SPECIAL_TOKENS
+from mlem_core.stimuli.folds import FEWEST_FOLDS, FOLDS_OVER
 
 # The choices that hold where no other is made, by whose they are.
 AS_IN: dict[str, dict[str, Any]] = {
@@ -82,10 +82,10 @@ class AnalysisSpec(Grouped, StimulusSource):
     >>> spec = AnalysisSpec(stimuli="probing", models="minilm", layers=(0, 6))
     """
 
-    models: tuple[str, ...] = asked(
+    models: tuple[str, ...] = option(
         (), "Models", _models_help, option="model", metavar="NAME", repeated=True
     )
-    representations: tuple[tuple[str, str], ...] = asked(
+    representations: tuple[tuple[str, str], ...] = option(
         (),
         "Representations",
         "A .npz, .safetensors or .mat file with layer_00, layer_01, ..., or a .csv of one layer.",
@@ -93,14 +93,14 @@ class AnalysisSpec(Grouped, StimulusSource):
         pair=os.path.expanduser,
     )
     _: KW_ONLY
-    precomputed: tuple[str, ...] = asked(
+    precomputed: tuple[str, ...] = option(
         (),
         "Precomputed distances",
         "Representations whose arrays are distances, by their name; beside them models can be.",
         metavar="a,b",
         parse=parse_names,
     )
-    layers: tuple[int, ...] | None = asked(
+    layers: tuple[int, ...] | None = option(
         None,
         "Layers",
         "Numbers with commas between them; all, the default, takes every layer. Layer 0 is the "
@@ -109,17 +109,17 @@ class AnalysisSpec(Grouped, StimulusSource):
         parse=_parse_layers,
         range=(0, 2**31 - 1),
     )
-    features: tuple[str, ...] | None = asked(
+    features: tuple[str, ...] | None = option(
         None, "Features", "By default all.", metavar="a,b", parse=parse_names
     )
-    missing: str = asked(
+    missing: str = option(
         "ignore",
         "Missing values",
         "What an empty cell means.",
         noun="policy for missing values",
         choices=lambda: MISSING,
     )
-    as_in: str = asked(
+    as_in: str = option(
         "defaults",
         "Choices as in",
         "Whose choices hold where no other is made. paper1: those of Salle et al. (2024), which "
@@ -127,7 +127,7 @@ class AnalysisSpec(Grouped, StimulusSource):
         choices=lambda: tuple(AS_IN),
         option="as",
     )
-    estimator: str = asked(
+    estimator: str = option(
         "auto",
         "Estimator",
         "How the metric model is fitted; auto chooses for all layers together, in each fold by the "
@@ -137,13 +137,13 @@ class AnalysisSpec(Grouped, StimulusSource):
         "correlation.",
         choices=lambda: ESTIMATORS,
     )
-    interactions: bool = asked(
+    interactions: bool = option(
         False,
         "Interactions",
         "Whether products of two features are columns of their own. Importances then have a line "
         "for each, and contributions count what they explain.",
     )
-    values: tuple[str, ...] = asked(
+    values: tuple[str, ...] = option(
         AUTO,
         "Features coded by value",
         "Features whose values have a distance each: which two differ, not only whether two do. "
@@ -152,26 +152,26 @@ class AnalysisSpec(Grouped, StimulusSource):
         metavar="a,b|all|none|auto",
         parse=_parse_values,
     )
-    half: str = asked(
+    half: str = option(
         "both",
         "Half",
         "Which half of what folds are over is analysed: two halves say whether a result "
         "replicates.",
         choices=lambda: HALVES,
     )
-    device: str = asked(
+    device: str = option(
         "auto",
         "Device",
         "Where models are run; auto takes a GPU if there is one.",
         choices=lambda: DEVICES,
     )
-    dtype: str = asked(
+    dtype: str = option(
         "float32",
         "Numbers of the models",
         "What a model computes with. bfloat16 halves its memory and keeps 8 bits of each number.",
         choices=lambda: DTYPES,
     )
-    distance: str = asked(
+    distance: str = option(
         "euclidean",
         "Distance of representations",
         "The neural distance of two stimuli. `precomputed` says that every file holds distances; "
@@ -179,13 +179,13 @@ class AnalysisSpec(Grouped, StimulusSource):
         "stimulus in the files; language models have the Euclidean distance beside it.",
         choices=lambda: DISTANCES,
     )
-    already_squared: bool = asked(
+    already_squared: bool = option(
         False,
         "Already squared",
         "Whether distances that are given, and those of cosine and correlation, are squared ones "
         "already, which the metric model then predicts as they are; others stay as they are.",
     )
-    folds: int = asked(
+    folds: int = option(
         5,
         "Folds",
         "Folds of the cross-validation. A stimulus is tested in one of them at most, with all "
@@ -194,7 +194,7 @@ class AnalysisSpec(Grouped, StimulusSource):
         parse=int,
         range=(FEWEST_FOLDS, 2**31 - 1),
     )
-    folds_over: str = asked(
+    folds_over: str = option(
         "sentences",
         "Folds over",
         "What training has not seen of a stimulus that is tested: its sentence, its word (or what "
@@ -203,7 +203,7 @@ class AnalysisSpec(Grouped, StimulusSource):
         noun="choice of folds",
         choices=lambda: FOLDS_OVER,
     )
-    seed: int = asked(
+    seed: int = option(
         0,
         "Seed",
         "Decides which stimuli are in which fold, and what resampling draws.",
@@ -211,7 +211,7 @@ class AnalysisSpec(Grouped, StimulusSource):
         parse=int,
         range=SEEDS,
     )
-    pairs: int = asked(
+    pairs: int = option(
         BUDGET,
         "Pairs",
         "How many pairs of stimuli are compared at most. Beyond it (from 10,001 stimuli on) a "
@@ -221,7 +221,7 @@ class AnalysisSpec(Grouped, StimulusSource):
         parse=parse_pairs,
         range=(0, 2**63 - 1),
     )
-    special_tokens: str = asked(
+    special_tokens: str = option(
         "model",
         "Start and end tokens",
         "What stands before and after a sentence. The first position of many decoders is an "
@@ -229,20 +229,20 @@ class AnalysisSpec(Grouped, StimulusSource):
         noun="choice of special tokens",
         choices=lambda: SPECIAL_TOKENS,
     )
-    pooling: str = asked(
+    pooling: str = option(
         "standard",
         "Pooling",
         "Which token, or mean over tokens, represents a word or a sentence.",
         choices=lambda: POOLINGS,
     )
-    positions: str = asked(
+    positions: str = option(
         "all",
         "Positions",
         "Which words are stimuli, by their place in the sentence.",
         noun="choice of positions",
         choices=lambda: POSITIONS,
     )
-    units: str = asked(
+    units: str = option(
         "raw",
         "Units",
         "What is done with the units of a layer before distances are computed.",
@@ -258,9 +258,9 @@ class AnalysisSpec(Grouped, StimulusSource):
         )
 
     @property
-    def kept(self) -> Kept:
+    def kept(self) -> StimulusFilter:
         """Choice of the stimuli that are analysed."""
-        return Kept(self.positions, self.half, self.folds_over, self.seed)
+        return StimulusFilter(self.positions, self.half, self.folds_over, self.seed)
 
     @property
     def pair_choices(self) -> dict[str, Any]:

@@ -18,13 +18,13 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import moderate
 from mlem_core.base.parameters import Registry
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.data.folds import fold_groups
-from mlem_core.data.stimuli import StimulusSet
 from mlem_core.extending import entry_modules
-from mlem_core.pairs.rows import equal_rows
+from mlem_core.pairs.layer_distances import equal_rows
+from mlem_core.stimuli.folds import fold_groups
+from mlem_core.stimuli.stimulus_set import StimulusSet
 
 if TYPE_CHECKING:
-    from mlem_core.models.representations import Representations
+    from mlem_core.representations.layers import Representations
 
 
 # Which stimuli an analysis keeps, by what a screen calls it.
@@ -63,7 +63,7 @@ def kept_stimuli(stimuli: StimulusSet, positions: str) -> IntArray:
     return kept
 
 
-class Kept(NamedTuple):
+class StimulusFilter(NamedTuple):
     """Choice of the stimuli of an analysis: by `POSITIONS`, and by one of the `HALVES`.
 
     Halves are of what folds are `over`, drawn with their seed. Over both, a stimulus whose sentence
@@ -178,7 +178,7 @@ for _units in (
 def view(source: Representations, rows: IntArray, kept: str, units: str) -> Representations:
     """Representations as an analysis with these choices sees them.
 
-    `rows` and `kept` are `Kept.rows` and `Kept.identity`.
+    `rows` and `kept` are `StimulusFilter.rows` and `StimulusFilter.identity`.
     """
     if kept == "all" and units == "raw":
         return source

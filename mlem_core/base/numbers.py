@@ -8,9 +8,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.room import keep_compiled
+from mlem_core.base.parallel import cores, on_all_cores
+from mlem_core.base.resources import keep_compiled
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.base.work import cores, on_all_cores
 
 keep_compiled()
 

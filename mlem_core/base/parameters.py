@@ -59,7 +59,7 @@ class Parameter:
         return {value: str(getattr(entry, "label", entry)) for value, entry in values.items()}
 
 
-def asked(
+def option(
     default: Any,
     label: str,
     help: str | Callable[[], str],

@@ -20,7 +20,7 @@ from typing import Any
 
 from mlem_core.base import VERSION
 from mlem_core.base.errors import InputError
-from mlem_core.base.work import check_cancelled
+from mlem_core.base.parallel import check_cancelled
 
 # Names a Dask scheduler for the command line and the app.
 VARIABLE = "MLEM_CLUSTER"

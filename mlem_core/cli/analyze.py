@@ -8,8 +8,8 @@ from pathlib import Path
 
 from mlem_core.analysis.results import write_tables
 from mlem_core.analysis.run import TooFewStimuli, run
+from mlem_core.base.parallel import Bars
 from mlem_core.base.parameters import parse_names
-from mlem_core.base.work import Bars
 from mlem_core.cli.inputs import (
     checked_spec,
     left_beside,
@@ -27,15 +27,15 @@ from mlem_core.cli.streams import (
     tell,
 )
 from mlem_core.cli.summary import summarize
-from mlem_core.data.stimulus_csv import write_table
 from mlem_core.extending import table_sources
 from mlem_core.inference.explanation import kept_intervals
-from mlem_core.models.registry import SYSTEMS
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.report.analysis_tables import (
     TableOptions,
     analysis_tables,
 )
+from mlem_core.representations.registry import SYSTEMS
+from mlem_core.stimuli.stimulus_csv import write_table
 from mlem_core.storage.store import Store
 
 

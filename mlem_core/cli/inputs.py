@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mlem_core.analysis.analysis import Analysis, same_content
-from mlem_core.analysis.representations import (
+from mlem_core.analysis.layer_sources import (
     file_representations,
     representations_of,
 )

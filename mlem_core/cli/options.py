@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable
 from typing import Any
 
-from mlem_core.analysis.representations import with_subjects
+from mlem_core.analysis.layer_sources import with_subjects
 from mlem_core.analysis.source import READING
 from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.parameters import Parameter, parse_names

@@ -16,9 +16,9 @@ from mlem_core.cli.streams import (
     complain,
     tell,
 )
-from mlem_core.data.columns import guess_kind, text_of
-from mlem_core.data.datasets import SETS
-from mlem_core.data.stimulus_csv import write_csv
+from mlem_core.stimuli.columns import guess_kind, text_of
+from mlem_core.stimuli.datasets import SETS
+from mlem_core.stimuli.stimulus_csv import write_csv
 
 
 def add_stimuli_options(command: argparse.ArgumentParser) -> None:

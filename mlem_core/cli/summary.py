@@ -18,9 +18,9 @@ from mlem_core.base.text import fraction, listed, many
 from mlem_core.base.typing import layer_name
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.context import held_out
-from mlem_core.inference.explained import PENDING, Explanation, as_chosen, settled
 from mlem_core.inference.explanation import best_known, explain
-from mlem_core.inference.importance_chance import above_chance
+from mlem_core.inference.explanation_text import PENDING, Explanation, as_chosen, settled
+from mlem_core.inference.importance_null import above_chance
 from mlem_core.inference.intervals import (
     PERMUTATIONS,
     LayerIntervals,
@@ -50,7 +50,7 @@ def summarize(
     intervals : of all its layers, where there are any; of the same similarity
     compared : all layers by the similarity that is looked at; None is RSA
     sure : gives an explanation of two layers its intervals, and what is chance in it
-    chance : of `mlem_core.inference.importance_chance.importances_by_chance`, where it is known
+    chance : of `mlem_core.inference.importance_null.importances_by_chance`, where it is known
     """
     by = rsa_of(analysis) if compared is None else compared
     lines: list[str] = []

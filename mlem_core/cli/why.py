@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.similarities import LayerSimilarity, compared
-from mlem_core.base.work import Bars
+from mlem_core.base.parallel import Bars
 from mlem_core.cli.inputs import (
     analysis_of_two,
     new_notices,
@@ -23,19 +23,19 @@ from mlem_core.cli.streams import (
     complain,
     tell,
 )
-from mlem_core.data.stimulus_csv import write_table
-from mlem_core.inference.explained import Explanation
 from mlem_core.inference.explanation import (
     explain,
     with_chance,
     with_intervals,
 )
+from mlem_core.inference.explanation_text import Explanation
 from mlem_core.inference.intervals import (
     check_permutations,
 )
 from mlem_core.inference.resample import generalises
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import NEIGHBOURS, SIMILARITIES
+from mlem_core.stimuli.stimulus_csv import write_table
 from mlem_core.storage.store import Store
 
 

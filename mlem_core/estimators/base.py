@@ -14,9 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.text import some
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.data.folds import FEWEST_TESTED, group_folds
-from mlem_core.data.neural_rows import index_order, neural_rows
-from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import Solution as Solution
 from mlem_core.estimators.registry import Solver
 from mlem_core.estimators.ridge_solver import ALPHAS, BETAS, RidgeSolver
@@ -32,6 +29,9 @@ from mlem_core.pairs.distances import (
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.statistics import ComparedPairs, PairStatistics, check_rows, pair_statistics
 from mlem_core.pairs.terms import metric_matrix
+from mlem_core.stimuli.folds import FEWEST_TESTED, group_folds
+from mlem_core.stimuli.neural_rows import index_order, neural_rows
+from mlem_core.stimuli.stimulus_set import StimulusSet
 
 _KINDS = {
     "ordered": "numeric",

@@ -18,10 +18,10 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.parallel import each, if_large
 from mlem_core.base.parameters import Registry
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.base.work import each, if_large
 from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.extending import Reference, entry_modules, resolve
 from mlem_core.pairs.columns import AUTO

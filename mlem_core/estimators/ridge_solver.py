@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from mlem_core.base.errors import InputError, check_choice
+from mlem_core.base.parallel import cores, each, one_thread_each
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.base.work import cores, each, one_thread_each
 from mlem_core.estimators.normal_equations import (
     NOT_APART,
     normal_equations,

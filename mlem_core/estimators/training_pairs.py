@@ -15,11 +15,11 @@ from typing import NamedTuple
 import numpy as np
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.data.folds import in_training
 from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.scored_pairs import group_pairs
+from mlem_core.stimuli.folds import in_training
 
 # Of more pairs than the first a sample is taken without trying to group them; of more than the
 # second where they cannot be grouped.
@@ -61,7 +61,7 @@ class TrainingPairs:
     Attributes
     ----------
     columns : of the pairs
-    folds : (n_stimuli,) the fold that tests each stimulus, see `mlem_core.data.folds`
+    folds : (n_stimuli,) the fold that tests each stimulus, see `mlem_core.stimuli.folds`
     n_layers : number of layers
     read_distances : gives the squared distances of a layer, of the pairs of the design
     places : (n_pairs,) which of these the pairs are; None: all of them

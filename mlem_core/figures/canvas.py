@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mlem_core.analysis import maps
 from mlem_core.analysis.flags import of_layers, reasons, variance_flags
-from mlem_core.analysis.representations import without_representations
+from mlem_core.analysis.layer_sources import without_representations
 from mlem_core.base.text import fraction, plural, sentence_case, with_ends
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.extending import Check, extensions, panels, resolve
@@ -24,7 +24,7 @@ from mlem_core.figures.context import FigureContext
 from mlem_core.figures.stimuli import common_levels
 from mlem_core.figures.stimulus_maps import LEVELS, color_of, sample_of
 from mlem_core.figures.style import PALETTE, SEQUENTIAL, SIGNIFICANT
-from mlem_core.inference.explained import Explanation, settled
+from mlem_core.inference.explanation_text import Explanation, settled
 from mlem_core.inference.intervals import SMALL_IDENTITY, FamilyOfTests
 from mlem_core.measures.decomposition import UNEXPLAINED, in_order, is_identity
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from mlem_core.base.text import fraction, pairs_of
 from mlem_core.estimators.normal_equations import NOT_APART
-from mlem_core.inference.chance import UNCORRECTED, Chance, beyond_chance
+from mlem_core.inference.permutation_null import UNCORRECTED, ContributionNull, beyond_chance
 from mlem_core.measures import similarity
 
 STRESS = "Stress (Kruskal 1964): .05 good, .1 fair, .2 poor."
@@ -41,7 +41,7 @@ def scores(coding: str) -> str:
     )
 
 
-def of_chance(chance: Chance | None) -> str:
+def of_chance(chance: ContributionNull | None) -> str:
     """Whether contributions to all layers are beyond chance, in a sentence."""
     if chance is None:
         return UNCORRECTED

@@ -25,10 +25,9 @@ from mlem_core.extending import entry_modules, extensions, resolve
 from mlem_core.figures import captions
 from mlem_core.groups import noise_ceilings
 from mlem_core.inference import layer_intervals
-from mlem_core.inference.chance import Chance
-from mlem_core.inference.explained import Explanation, tested_similarities
 from mlem_core.inference.explanation import best_known, explain
-from mlem_core.inference.importance_chance import IMPORTANCE_CHANCE
+from mlem_core.inference.explanation_text import Explanation, tested_similarities
+from mlem_core.inference.importance_null import IMPORTANCE_CHANCE
 from mlem_core.inference.intervals import (
     PERMUTATIONS,
     FamilyOfTests,
@@ -36,6 +35,7 @@ from mlem_core.inference.intervals import (
     score_table,
 )
 from mlem_core.inference.layer_intervals import known_layer_chance
+from mlem_core.inference.permutation_null import ContributionNull
 from mlem_core.pairs.columns import coding
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Drawing:
+class FigureOptions:
     """Choices for drawing figures.
 
     Attributes
@@ -110,7 +110,7 @@ class FigureContext:
     analysis: Analysis
     selection: Selection
     results: Results
-    drawing: Drawing
+    drawing: FigureOptions
     memory: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
@@ -296,14 +296,14 @@ class FigureContext:
         found = self._compared
         return None if found is None else found.of(self.analysis, self.selection)
 
-    def chance_of(self, similarity: str) -> Chance | None:
+    def chance_of(self, similarity: str) -> ContributionNull | None:
         """Contributions to all layers under permuted labels, where they are known."""
         asked = replace(self.selection, similarity=similarity)
         make = partial(known_layer_chance, self.analysis, self.drawing.store, asked)
         return self.once(("chance of layers", similarity), make)
 
     @property
-    def chance(self) -> Chance | None:
+    def chance(self) -> ContributionNull | None:
         """Contributions under permuted labels, by the chosen similarity, where they are known."""
         return self.chance_of(self.layer_similarity.similarity.name)
 

@@ -18,7 +18,7 @@ import plotly.graph_objects as go
 
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import scratch
-from mlem_core.figures.press import PX_PER_MM, Paper, on_pages
+from mlem_core.figures.print_layout import PX_PER_MM, Paper, on_pages
 from mlem_core.figures.style import DARK, INK, upper_half
 
 _PICTURES = ("pdf", "svg", "png", "html")

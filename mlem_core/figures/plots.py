@@ -18,8 +18,8 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer, Layers, Progress, Report, layer_name
 from mlem_core.figures.context import (
     FIGURES,
-    Drawing,
     FigureContext,
+    FigureOptions,
     RenderedFigure,
 )
 from mlem_core.figures.naming import naming
@@ -27,7 +27,8 @@ from mlem_core.inference.explanation import layer_of
 from mlem_core.storage.store import Store
 
 __all__ = [
-    "FIGURES", "AnalysisPlots", "Drawing", "FigureContext", "RenderedFigure", "all_figures", "draw",
+    "FIGURES", "AnalysisPlots", "FigureContext", "FigureOptions", "RenderedFigure", "all_figures",
+    "draw",
 ]  # fmt: skip
 
 
@@ -119,7 +120,7 @@ class AnalysisPlots:
         two = None if pair is None else (layer_of(pair[0]), layer_of(pair[1]))
         check_layers(two or (), chosen.layers)
         results = self.analysis.results_of(chosen)
-        drawing = Drawing(two, store, options=options)
+        drawing = FigureOptions(two, store, options=options)
         drawn = draw(name, FigureContext(self.analysis, chosen, results, drawing))
         if drawn is None:
             raise InputError(

@@ -29,8 +29,8 @@ from mlem_core.figures.style import (
     quiet_layout,
     shape,
 )
-from mlem_core.inference.chance import UNCORRECTED
-from mlem_core.inference.explained import settled
+from mlem_core.inference.explanation_text import settled
+from mlem_core.inference.permutation_null import UNCORRECTED
 from mlem_core.measures.decomposition import UNEXPLAINED, in_order, is_identity
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA, SIMILARITIES

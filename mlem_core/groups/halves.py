@@ -21,9 +21,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mlem_core.analysis.analysis import Analysis, Selection
-from mlem_core.analysis.representations import representations_of
+from mlem_core.analysis.layer_sources import representations_of
 from mlem_core.base.typing import Counted, FloatArray, IntArray, counted, layer_name
-from mlem_core.data.folds import FEWEST_TESTED, tested
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.groups.members import Members, Squares, model_similarity, of_every_two
 from mlem_core.inference.intervals import Left
@@ -33,6 +32,7 @@ from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.resampling_units import StimulusUnits
 from mlem_core.pairs.similarities import RSA
 from mlem_core.pairs.statistics import ComparedPairs, pair_statistics
+from mlem_core.stimuli.folds import FEWEST_TESTED, tested
 from mlem_core.storage.store import Stage, Store
 
 FEWEST = 3  # systems that are compared

@@ -16,11 +16,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.representations import representations_of
+from mlem_core.analysis.layer_sources import representations_of
 from mlem_core.analysis.results import Results
-from mlem_core.base.room import check_free
+from mlem_core.base.parallel import cores
+from mlem_core.base.resources import check_free
 from mlem_core.base.typing import Counted, Layer, counted, layer_name
-from mlem_core.base.work import cores
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.ranks import IN_MEMORY_BYTES, PairRanks, pair_ranks
 from mlem_core.storage.store import Stage, Store

@@ -19,12 +19,12 @@ import pandas as pd
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.text import listed, short, some
 from mlem_core.base.typing import FloatArray
-from mlem_core.data.columns import guess_kind, number_of, without_marks
-from mlem_core.data.reading.content import Source
-from mlem_core.data.reading.table import read_table
 from mlem_core.groups.property_tests import GROUP, Factor, Values, same_label
-from mlem_core.models.array_files import FORMATS
-from mlem_core.models.registry import SYSTEMS
+from mlem_core.representations.array_files import FORMATS
+from mlem_core.representations.registry import SYSTEMS
+from mlem_core.stimuli.columns import guess_kind, number_of, without_marks
+from mlem_core.stimuli.reading.content import Source
+from mlem_core.stimuli.reading.table import read_table
 
 # Positive numbers whose largest is so many times the smallest are compared by their logarithms.
 LOG_RANGE = 100.0
@@ -189,7 +189,7 @@ def read_systems(
 
     Parameters
     ----------
-    path : of a file, the content of one, or a name of `mlem_core.models.registry.SYSTEMS`
+    path : of a file, the content of one, or a name of `mlem_core.representations.registry.SYSTEMS`
     name : how messages call it; by default the file's name
     there : names of the representations files that there are; by default they are paths
     """

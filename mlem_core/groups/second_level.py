@@ -31,7 +31,6 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import fraction, listed, many, sentence_case
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.data.folds import group_folds
 from mlem_core.estimators.normal_equations import NormalEquations, ridge_weights
 from mlem_core.estimators.registry import FoldFits
 from mlem_core.estimators.ridge_solver import ALPHAS, RidgeSolver
@@ -47,6 +46,7 @@ from mlem_core.pairs.designs import places_of
 from mlem_core.pairs.distances import PRECOMPUTED
 from mlem_core.pairs.ranks import score_patterns
 from mlem_core.pairs.statistics import ComparedPairs, pair_statistics
+from mlem_core.stimuli.folds import group_folds
 
 # Divisions into folds, systems of a fold (so that it has six pairs), and folds at most.
 DIVISIONS, IN_FOLD, MOST_FOLDS = 20, 4, 5

@@ -47,9 +47,9 @@ from mlem_core.groups.members import (
 from mlem_core.groups.profiles import IMPORTANCE, estimate, layer_scores, mean_profiles
 from mlem_core.groups.properties import Properties
 from mlem_core.groups.second_level import SecondLevel, second_level
-from mlem_core.inference.chance import Chance
 from mlem_core.inference.intervals import LayerIntervals, Left
 from mlem_core.inference.layer_intervals import LEFT, known_intervals
+from mlem_core.inference.permutation_null import ContributionNull
 from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
@@ -85,7 +85,7 @@ class GroupSummary:
     bounds: LayerIntervals | None = None
     left: Left | None = None
     compared: LayerSimilarity | None = None
-    chance: Chance | None = None
+    chance: ContributionNull | None = None
     store: Store | None = None
 
     @property

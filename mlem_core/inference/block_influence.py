@@ -24,12 +24,10 @@ from numpy.typing import NDArray
 
 from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.similarities import check_comparable, compared, layer_input
-from mlem_core.base.room import check_memory
+from mlem_core.base.resources import check_memory
 from mlem_core.base.typing import Counted, FloatArray, Report, counted, counting
-from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.inference.chance import Chance, chance_at_level
 from mlem_core.inference.influence import (
     score_influence,
     similarity_influence,
@@ -37,6 +35,7 @@ from mlem_core.inference.influence import (
 )
 from mlem_core.inference.intervals import PERMUTATIONS
 from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.permutation_null import ContributionNull, chance_at_level
 from mlem_core.inference.resample import PERMUTED, check_enough
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.importance import Fits, fitted
@@ -48,6 +47,7 @@ from mlem_core.pairs.similarities import SIMILARITIES, Similarity
 from mlem_core.pairs.similarity_moments import aligned_similarities, similarity_moments
 from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.pairs.unit_sums import UnitSums, unit_sums
+from mlem_core.stimuli.stimulus_set import StimulusSet
 from mlem_core.storage.store import Store
 
 
@@ -293,8 +293,8 @@ class ComparedLayers:
         stimuli: StimulusSet,
         progress: Counted | None = None,
         n_permutations: int = PERMUTATIONS,
-    ) -> Chance:
-        """Contributions of each feature by chance, see `mlem_core.inference.chance`.
+    ) -> ContributionNull:
+        """Contributions of each feature by chance, see `mlem_core.inference.permutation_null`.
 
         `stimuli` are those of the analysis.
         """

@@ -22,10 +22,10 @@ from mlem_core.inference.block_influence import (
     rsa_without,
     selected_pairs,
 )
-from mlem_core.inference.chance import Chance, beyond_chance, chance_at_level
-from mlem_core.inference.explained import Explanation, as_chosen
+from mlem_core.inference.explanation_text import Explanation, as_chosen
 from mlem_core.inference.intervals import LayerIntervals, term_estimate, terms_and_whole
 from mlem_core.inference.layer_intervals import permuted_terms
+from mlem_core.inference.permutation_null import ContributionNull, beyond_chance, chance_at_level
 from mlem_core.inference.resample import (
     Estimate,
     jackknife,
@@ -126,7 +126,7 @@ def explanations(
 
 
 def explanation_of(
-    why: Explanation, intervals: LayerIntervals, chance: Chance | None = None
+    why: Explanation, intervals: LayerIntervals, chance: ContributionNull | None = None
 ) -> Explanation:
     """An explanation of two layers, as the intervals of all layers know it.
 
@@ -215,7 +215,7 @@ def with_intervals(
 
 def beyond_with_intervals(
     terms: pd.DataFrame,
-    chance: Chance,
+    chance: ContributionNull,
     residual_error: Callable[[FloatArray], FloatArray],
     sizes: Sequence[int],
 ) -> pd.DataFrame:
@@ -283,7 +283,7 @@ def with_chance(
     return _beyond(why, permuted_terms(analysis, store, chosen, progress, why.permutations))
 
 
-def _beyond(why: Explanation, chance: Chance) -> Explanation:
+def _beyond(why: Explanation, chance: ContributionNull) -> Explanation:
     """An explanation whose contributions are beyond chance of its two layers."""
     terms, notes = chance.beyond(why.terms), (*why.notes, *chance.notes)
     return replace(why, terms=terms, controls=chance.control_table(), notes=notes)
@@ -318,7 +318,7 @@ def best_known(
     selection: Selection,
     store: Store | None,
     intervals: LayerIntervals | None = None,
-    chance: Chance | None = None,
+    chance: ContributionNull | None = None,
 ) -> Explanation:
     """An explanation with the best intervals that there are; computes none.
 

@@ -31,9 +31,9 @@ from mlem_core.inference.block_influence import (
     selected_pairs,
     similarity_without,
 )
-from mlem_core.inference.chance import Chance, chance_at_level
 from mlem_core.inference.intervals import PERMUTATIONS, LayerIntervals, Left
 from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.permutation_null import ContributionNull, chance_at_level
 from mlem_core.inference.resample import (
     PERMUTED,
     covariances_of_kinds,
@@ -236,7 +236,7 @@ def stimuli_left(analysis: Analysis, store: Store, selection: Selection, *, repo
     return LEFT.get(store, analysis.key(selection), make)
 
 
-LAYER_CHANCE = Stage("terms-chance", 5, Chance, compressed=True)
+LAYER_CHANCE = Stage("terms-chance", 5, ContributionNull, compressed=True)
 
 
 def chance_of_layers(
@@ -245,7 +245,7 @@ def chance_of_layers(
     selection: Selection | None = None,
     *,
     report: Report | None = None,
-) -> Chance | None:
+) -> ContributionNull | None:
     """Contributions of each feature to every two layers under permuted labels; kept in the store.
 
     The same permutations for all layers, `PERMUTATIONS` of them.
@@ -276,7 +276,7 @@ def permuted_terms(
     selection: Selection,
     progress: Counted | None = None,
     n_permutations: int = PERMUTATIONS,
-) -> Chance:
+) -> ContributionNull:
     """Contributions as of `chance_of_layers`, which raises the same, under so many permutations."""
     layers, stimuli = selection.layers, analysis.stimuli
     if not SIMILARITIES[selection.similarity].of_ranks:
@@ -295,7 +295,7 @@ def permuted_terms(
 
 def known_layer_chance(
     analysis: Analysis, store: Store | None, selection: Selection
-) -> Chance | None:
+) -> ContributionNull | None:
     """`chance_of_layers` where it is kept; that of all layers answers for any of them."""
     if store is None:
         return None

@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.analysis.analysis import Analysis, Selection, check_layers
-from mlem_core.analysis.representations import representations_of
+from mlem_core.analysis.layer_sources import representations_of
 from mlem_core.base.errors import InputError
+from mlem_core.base.parallel import cores, in_order, on_all_cores
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, counted, layer_name
-from mlem_core.base.work import cores, in_order, on_all_cores
-from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.resample import PERMUTED
 from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.distances import squared_distances
@@ -24,6 +23,7 @@ from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.ranks import PairRanks, pair_ranks
 from mlem_core.pairs.resampling_units import StimulusUnits
 from mlem_core.pairs.statistics import ComparedPairs, PairStatistics
+from mlem_core.stimuli.stimulus_set import StimulusSet
 from mlem_core.storage.store import Store
 
 
@@ -37,7 +37,7 @@ class LayerPairs:
     statistics : of these pairs, with the chosen features
     ranks : for each layer (n_pairs,) twice the average rank of each pair, in condensed order
     squared : for each layer (n_pairs,) squared neural distances
-    groups, folds : (n_stimuli,) sentence and fold of each stimulus, see `mlem_core.data.folds`
+    groups, folds : (n_stimuli,) sentence and fold of each stimulus, see `mlem_core.stimuli.folds`
     items : (n_stimuli,) word, or other item, of each stimulus; None where none recurs
     rows : (n_stimuli,) which stimuli of the analysis these are; None: all
     """
@@ -132,7 +132,7 @@ class LayerPairs:
         ----------
         squared : for each layer (n_pairs,) squared distances, in condensed order
         untested_items : (n_stimuli,) two of one item test no fold, see
-            `mlem_core.data.folds.untested_items`
+            `mlem_core.stimuli.folds.untested_items`
         statistics : None are computed
 
         The other parameters are the attributes of the class.

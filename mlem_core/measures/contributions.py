@@ -25,8 +25,8 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.parallel import one_thread_each
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.base.work import one_thread_each
 from mlem_core.pairs.moments import PairMoments
 from mlem_core.pairs.pair_columns import PairColumns
 

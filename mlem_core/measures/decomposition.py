@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import check_choice
+from mlem_core.base.parallel import one_thread_each
 from mlem_core.base.typing import FloatArray, Layer, layer_name
-from mlem_core.base.work import one_thread_each
 from mlem_core.measures.contributions import (
     EXACT_FEATURES,
     ORDERS,
@@ -38,7 +38,7 @@ def is_identity(terms: pd.DataFrame) -> pd.Series[bool]:
 
     Parameters
     ----------
-    terms : term, and unit where chance is known, see `mlem_core.inference.chance`
+    terms : term, and unit where chance is known, see `mlem_core.inference.permutation_null`
     """
     if "unit" not in terms:
         return pd.Series(False, index=terms.index)
@@ -61,8 +61,8 @@ class Decomposition:
     unexplained : (n_layers, n_layers) the rest; it may be negative
     rsa : (n_layers, n_layers) their sum
     error : None where exact, or the standard errors of `terms` from sampling orders of features
-    chance, p : of the terms, where they are beyond chance, see `mlem_core.inference.chance`; the
-        features then have identities among them
+    chance, p : of the terms, where they are beyond chance, see
+        `mlem_core.inference.permutation_null`; the features then have identities among them
     units : (n_features,) those whose labels were permuted, of an identity its own; else ()
     """
 

@@ -24,9 +24,9 @@ import pandas as pd
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names
+from mlem_core.base.parallel import cores, each, one_thread_each
 from mlem_core.base.text import minus
 from mlem_core.base.typing import FloatArray, Layer
-from mlem_core.base.work import cores, each, one_thread_each
 from mlem_core.estimators.registry import (
     FoldFits,
     check_values,

@@ -15,8 +15,8 @@ from mlem_core.base.labels import Names
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.data.columns import GIVEN, Kind, feature_kind, text_of, texts, typed_column
-from mlem_core.data.stimuli import Rdm, StimulusSet
+from mlem_core.stimuli.columns import GIVEN, Kind, feature_kind, text_of, texts, typed_column
+from mlem_core.stimuli.stimulus_set import Rdm, StimulusSet
 
 # The policies for missing values, each with what a screen calls it.
 MISSING = {"ignore": "no distance to any value", "level": "a value of its own"}
@@ -72,7 +72,7 @@ def feature_columns(
 ) -> list[FeatureColumn]:
     """The features of a stimulus set, or of a table with a column a feature.
 
-    Kinds in a table (n_stimuli, n_features) are those of `mlem_core.data.columns.feature_kind`.
+    Kinds in a table (n_stimuli, n_features) are those of `mlem_core.stimuli.columns.feature_kind`.
 
     Parameters
     ----------

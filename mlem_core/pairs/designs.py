@@ -81,7 +81,7 @@ class PairDesign:
         compared: row i then has those of i with i + 1, i + 2, ... (condensed order)
     parts : (n_designs + 1,) the row where each of the independent designs begins
     items : (n_stimuli,) item of each stimulus, two of one being compared but testing no fold, see
-        `mlem_core.data.folds.untested_items`; None where all pairs inside a fold test it
+        `mlem_core.stimuli.folds.untested_items`; None where all pairs inside a fold test it
     """
 
     n_stimuli: int
@@ -112,7 +112,7 @@ class PairDesign:
 
         Parameters
         ----------
-        folds : (n_stimuli,) the fold that tests each stimulus, see `mlem_core.data.folds`
+        folds : (n_stimuli,) the fold that tests each stimulus, see `mlem_core.stimuli.folds`
         designs : how many independent ones
         items : see the class
 

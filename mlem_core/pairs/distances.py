@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import moderate
+from mlem_core.base.parallel import each
 from mlem_core.base.parameters import Registry
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray
-from mlem_core.base.work import each
 from mlem_core.extending import entry_modules
 from mlem_core.pairs.designs import PairDesign, n_pairs, row_slices
-from mlem_core.pairs.rows import (
+from mlem_core.pairs.layer_distances import (
     PAIR_ELEMENTS,
     Fill,
     Tile,
@@ -64,7 +64,7 @@ class Distance:
     prepare : what is done with the rows of a layer first, (n_stimuli, n_units) to the same shape
     undefined : what a row holds that `prepare` makes all zeros, if it then has no distance to any
         other, such as "zeros only"; such a row is an error
-    tile : gives a band of the matrix instead of `condensed`, see `mlem_core.pairs.rows.Tile`
+    tile : gives a band of the matrix instead of `condensed`, see `layer_distances.Tile`
     along : fills the distances of the pairs in some rows of a design, as
         `mlem_core.pairs.kernels.distances.along` does; without it only all pairs can be compared
     as_given : whether `along` is given rows that are not prepared
@@ -146,7 +146,7 @@ def squared_distances(
     Parameters
     ----------
     representations : (n_stimuli, n_units), or distances (n_stimuli, n_stimuli), or repetitions
-        (n_repetitions, n_stimuli, n_units), see `mlem_core.pairs.rows`
+        (n_repetitions, n_stimuli, n_units), see `mlem_core.pairs.layer_distances`
     metric : a name in `DISTANCES`; "precomputed" where these are distances
     design : which pairs, in its order; by default all: (0,1), (0,2), ..., (1,2), ...
     layer : how an error message calls these representations
@@ -244,7 +244,7 @@ def _along(
 def condensed_from_matrix(matrix: NDArray[np.floating], *, layer: str = "the layer") -> FloatArray:
     """Squared distances (n_pairs,) from a matrix of distances (n_stimuli, n_stimuli).
 
-    Raises InputError: as `mlem_core.pairs.rows.checked_matrix`.
+    Raises InputError: as `mlem_core.pairs.layer_distances.checked_matrix`.
     """
     square = checked_matrix(matrix, layer)
     upper: FloatArray = square[np.triu_indices(len(square), 1)]

@@ -33,7 +33,6 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.data.folds import fold_pairs
 from mlem_core.pairs.moment_sums import (
     ColumnMoments,
     DesignSums,
@@ -43,6 +42,7 @@ from mlem_core.pairs.moment_sums import (
 )
 from mlem_core.pairs.pair_columns import ChosenColumns, PairColumns
 from mlem_core.pairs.ranks import correlations
+from mlem_core.stimuli.folds import fold_pairs
 
 
 class SetMoments(NamedTuple):
@@ -77,7 +77,7 @@ class PairMoments:
     Attributes
     ----------
     columns : of the pairs
-    folds : (n_stimuli,) the fold that tests each stimulus, see `mlem_core.data.folds`
+    folds : (n_stimuli,) the fold that tests each stimulus, see `mlem_core.stimuli.folds`
     block : (n_stimuli,) block of each stimulus
     basis_moments : (n_blocks, n_basis, n_basis) A of each block
     products : (n_matrices, n_blocks, n_blocks, n_products) sums of each matrix with the columns

@@ -11,8 +11,8 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mlem_core.base.parallel import each
 from mlem_core.base.typing import FloatArray
-from mlem_core.base.work import each
 
 # Predictions that differ by less than this part of their range differ only in how the sum was
 # rounded: they are ties.

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from mlem_core.base.text import plural
 from mlem_core.base.typing import IntArray
-from mlem_core.data.folds import kept_together
-from mlem_core.data.stimuli import StimulusSet, group_name
+from mlem_core.stimuli.folds import kept_together
+from mlem_core.stimuli.stimulus_set import StimulusSet, group_name
 
 # Fewer items than this are not drawn: they say too little of how others would be.
 FEWEST_ITEMS = 10
@@ -39,7 +39,7 @@ class Units:
     n_sentences : groups of stimuli
     n_items : words or other items that recur from sentence to sentence; 0 where none does
     item : what one of them is called, "word" or "item"
-    group : what a group of stimuli is called, see `mlem_core.data.stimuli.group_name`
+    group : what a group of stimuli is called, see `mlem_core.stimuli.stimulus_set.group_name`
     """
 
     n_sentences: int
@@ -114,7 +114,7 @@ class Blocks:
 class StimulusUnits(NamedTuple):
     """The units that stimuli are drawn in: (n_stimuli,) each.
 
-    folds : the fold that tests a stimulus, see `mlem_core.data.folds`
+    folds : the fold that tests a stimulus, see `mlem_core.stimuli.folds`
     groups : its sentence, 0 to n_groups - 1
     items : its word, or other item; None where none recurs
     """
@@ -131,7 +131,7 @@ class StimulusUnits(NamedTuple):
 
     @property
     def together(self) -> IntArray:
-        """(n_stimuli,) what stays together in a fold, see `mlem_core.data.folds.kept_together`."""
+        """(n_stimuli,) what stays together in a fold, see `stimuli.folds.kept_together`."""
         return kept_together(self.folds, self.groups, self.items)
 
     @property

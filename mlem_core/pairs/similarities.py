@@ -29,10 +29,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.parallel import cores, each
 from mlem_core.base.parameters import Registry
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.base.work import cores, each
 from mlem_core.extending import entry_modules
 from mlem_core.pairs.ranks import pair_ranks
 

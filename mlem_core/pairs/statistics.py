@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.parallel import cores, in_order, one_thread_each
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.base.work import cores, in_order, one_thread_each
-from mlem_core.data.folds import fold_pairs
 from mlem_core.pairs.columns import FeatureColumn
 from mlem_core.pairs.designs import PairDesign, places_of
 from mlem_core.pairs.distances import PRECOMPUTED, distance_named, squared_distances
@@ -35,6 +34,7 @@ from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.ranks import PairRanks, pair_ranks
 from mlem_core.pairs.scored_pairs import FoldPairsIndex, ScoredPairs
 from mlem_core.pairs.variance_shares import VarianceShares, variance_shares
+from mlem_core.stimuli.folds import fold_pairs
 
 # All cores share a layer of more pairs: two at once would take twice the memory.
 LARGE = 2**24
@@ -140,7 +140,7 @@ class ComparedPairs:
     Attributes
     ----------
     columns : of the pairs
-    folds : (n_stimuli,) the fold that tests each stimulus, see `mlem_core.data.folds`
+    folds : (n_stimuli,) the fold that tests each stimulus, see `mlem_core.stimuli.folds`
     design : which pairs are compared
     tests : for each fold its test pairs
     first : (n_stimuli,) whether each stimulus is at position 0; None where they have none

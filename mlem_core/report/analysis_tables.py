@@ -18,15 +18,13 @@ from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import checked, parsed
 from mlem_core.base.text import listed
 from mlem_core.base.typing import Report, counting
-from mlem_core.data.columns import Kind
 from mlem_core.extending import resolve, table_sources
 from mlem_core.figures.captions import tau_by_chance
 from mlem_core.groups.halves import keep_halves
 from mlem_core.groups.noise_ceilings import ceiling_tables
 from mlem_core.groups.summary import GroupSummary, group_tables, lines
-from mlem_core.inference.chance import UNCORRECTED
-from mlem_core.inference.explained import tested_similarities
-from mlem_core.inference.importance_chance import IMPORTANCE_CHANCE, importances_by_chance
+from mlem_core.inference.explanation_text import tested_similarities
+from mlem_core.inference.importance_null import IMPORTANCE_CHANCE, importances_by_chance
 from mlem_core.inference.intervals import (
     PERMUTATIONS,
     LayerIntervals,
@@ -41,8 +39,10 @@ from mlem_core.inference.layer_intervals import (
     layer_intervals,
     stimuli_left,
 )
+from mlem_core.inference.permutation_null import UNCORRECTED
 from mlem_core.inference.resample import generalises
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
+from mlem_core.stimuli.columns import Kind
 from mlem_core.storage.store import Store
 
 # Of resampling and of permuting labels.

@@ -20,9 +20,7 @@ from mlem_core.analysis.results import Results, write_tables
 from mlem_core.base.files import replacing, scratch
 from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Progress, Report
-from mlem_core.data.distance_features import save_rdms
-from mlem_core.data.stimulus_csv import write_csv
-from mlem_core.figures.context import Drawing, FigureContext, RenderedFigure
+from mlem_core.figures.context import FigureContext, FigureOptions, RenderedFigure
 from mlem_core.figures.export import can_write_images, one_browser
 from mlem_core.figures.plots import all_figures
 from mlem_core.report.analysis_tables import TableOptions, analysis_tables
@@ -35,6 +33,8 @@ from mlem_core.report.portable import (
     renamed,
     renamed_context,
 )
+from mlem_core.stimuli.distance_features import save_rdms
+from mlem_core.stimuli.stimulus_csv import write_csv
 from mlem_core.storage.store import Store
 
 
@@ -69,7 +69,7 @@ def write_archive(
     selection = analysis.select()
     results = analysis.results() if results is None else results
     computed = analysis_tables(analysis, results, options, store, report)
-    drawing = Drawing(store=store)
+    drawing = FigureOptions(store=store)
     context = FigureContext(analysis, selection, results, drawing)
     names = model_names(analysis)
     if names:

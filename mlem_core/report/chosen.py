@@ -18,8 +18,8 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.files import checked
 from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Layer
-from mlem_core.figures.plots import FIGURES, Drawing, FigureContext, RenderedFigure, draw
-from mlem_core.figures.press import Paper
+from mlem_core.figures.plots import FIGURES, FigureContext, FigureOptions, RenderedFigure, draw
+from mlem_core.figures.print_layout import Paper
 from mlem_core.report import formats
 from mlem_core.report.formats import FORMATS, as_latex, csv_bytes, in_zip
 
@@ -36,7 +36,7 @@ class Chosen:
     analysis : id of the analysis that it is of
     selection : what of it is shown
     pair : the two layers that are compared; None: those that are looked at first
-    options : what else is chosen, see `Drawing`
+    options : what else is chosen, see `FigureOptions`
     title, caption : in place of those that follow from the analysis; empty for these
     """
 
@@ -74,7 +74,7 @@ class Chosen:
         words: dict[str, Any] = {part: " ".join(text.split())[: LONGEST[part]]}
         return replace(self, **words)
 
-    def drawn(self, analysis: Analysis, results: Results, drawing: Drawing) -> RenderedFigure:
+    def drawn(self, analysis: Analysis, results: Results, drawing: FigureOptions) -> RenderedFigure:
         """The figure, drawn again, with the user's title and caption.
 
         Parameters

@@ -16,11 +16,11 @@ import pandas as pd
 from plotly.graph_objects import Figure
 
 from mlem_core.base.parameters import Registry
-from mlem_core.data.stimulus_csv import write_table
 from mlem_core.extending import entry_modules
 from mlem_core.figures.context import RenderedFigure
 from mlem_core.figures.export import as_files
-from mlem_core.figures.press import Paper, on_pages
+from mlem_core.figures.print_layout import Paper, on_pages
+from mlem_core.stimuli.stimulus_csv import write_table
 
 # What a document has to load: rules, tables over several pages, pictures.
 PACKAGES = ("booktabs", "longtable", "graphicx")

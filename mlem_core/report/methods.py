@@ -16,7 +16,6 @@ from mlem_core.analysis.planning import CHOSEN, said_of_choice
 from mlem_core.analysis.results import Results
 from mlem_core.base.labels import Names
 from mlem_core.base.text import as_markdown, fraction, listed, many, span
-from mlem_core.data.columns import GIVEN
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.estimators.registry import ESTIMATORS, estimator_named
 from mlem_core.estimators.ridge_solver import ALPHAS, GAIN
@@ -24,11 +23,12 @@ from mlem_core.figures.context import FigureContext, held_out
 from mlem_core.inference.resample import how_computed
 from mlem_core.measures.contributions import EXACT_FEATURES, ORDERS
 from mlem_core.measures.importance import PERMUTATIONS
-from mlem_core.models.registry import MODELS
 from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.distances import distance_named
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.report.formats import escape
+from mlem_core.representations.registry import MODELS
+from mlem_core.stimuli.columns import GIVEN
 
 # Key -> its entry in BibTeX; one field a line, names as "Family, Given".
 _ENTRIES = {

@@ -16,13 +16,13 @@ from mlem_core.analysis.results import Results
 from mlem_core.analysis.source import as_written
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.labels import Names
-from mlem_core.figures.context import Drawing, FigureContext
-from mlem_core.models.model_paths import place_of
-from mlem_core.models.registry import base_name, comes_along, packaged
+from mlem_core.figures.context import FigureContext, FigureOptions
+from mlem_core.representations.model_paths import place_of
+from mlem_core.representations.registry import base_name, comes_along, packaged
 
 STIMULI = "stimuli.csv"
 # Their fields may hold names of models.
-_RENAMED = (Analysis, AnalysisSpec, Drawing, Names, Results, Selection)
+_RENAMED = (Analysis, AnalysisSpec, FigureOptions, Names, Results, Selection)
 
 
 def model_names(analysis: Analysis) -> dict[str, str]:

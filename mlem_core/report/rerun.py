@@ -14,20 +14,20 @@ import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.files import RDMS
-from mlem_core.analysis.representations import LEFT_OUT
+from mlem_core.analysis.layer_sources import LEFT_OUT
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec, with_files
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import scratch
 from mlem_core.base.text import many, short
 from mlem_core.base.typing import Report
-from mlem_core.data.datasets import SETS
-from mlem_core.data.distance_features import read_kept
-from mlem_core.data.stimuli import StimulusSet
-from mlem_core.data.treebank import treebank_paths
 from mlem_core.report.analysis_tables import MANIFEST, Manifest, analysis_tables, read_manifest
 from mlem_core.report.formats import csv_bytes
 from mlem_core.report.portable import STIMULI
+from mlem_core.stimuli.datasets import SETS
+from mlem_core.stimuli.distance_features import read_kept
+from mlem_core.stimuli.stimulus_set import StimulusSet
+from mlem_core.stimuli.treebank import treebank_paths
 from mlem_core.storage.digests import sha256_file
 from mlem_core.storage.store import Store
 

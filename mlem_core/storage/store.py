@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import is_full
 from mlem_core.base.parameters import frozen
-from mlem_core.base.room import default_root
+from mlem_core.base.resources import default_root
 from mlem_core.storage.digests import canonical, forget, making, moved, seal, sealed
 
 LAYOUT = 1  # of the store itself: counted up when `entry.json` or the folders change

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from mlem_core.analysis.analysis import Analysis, Selection, same_content
 from mlem_core.analysis.fit_cache import fitted_results
-from mlem_core.analysis.representations import model_representations
+from mlem_core.analysis.layer_sources import model_representations
 from mlem_core.analysis.similarities import compared
 from mlem_core.base.errors import InputError, check_choice, unknown
 from mlem_core.base.typing import Layer, Report, counting
@@ -24,7 +24,7 @@ from mlem_core.extending import find_stage, stage_names
 from mlem_core.groups.summary import keep_systems
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.explanation import intervals_of_two
-from mlem_core.inference.importance_chance import importances_by_chance, kept_chance
+from mlem_core.inference.importance_null import importances_by_chance, kept_chance
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.storage.digests import canonical
 from mlem_core.storage.store import Store

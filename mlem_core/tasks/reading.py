@@ -8,19 +8,19 @@ from typing import Any, NamedTuple
 
 from mlem_core.analysis.grouped import EVERY
 from mlem_core.analysis.source import StimulusSource, cached_table
-from mlem_core.data.columns import missing_marks
-from mlem_core.data.reading.content import ReadAs
-from mlem_core.data.reading.table import Table
-from mlem_core.data.roles import guess_roles
-from mlem_core.data.stimuli import StimulusSet
-from mlem_core.models.array_files import CountsRows
-from mlem_core.models.arrays import (
+from mlem_core.representations.array_files import CountsRows
+from mlem_core.representations.arrays import (
     HowRead,
     check_repeated,
     n_subjects,
     open_arrays,
     seem_distances,
 )
+from mlem_core.stimuli.columns import missing_marks
+from mlem_core.stimuli.reading.content import ReadAs
+from mlem_core.stimuli.reading.table import Table
+from mlem_core.stimuli.roles import guess_roles
+from mlem_core.stimuli.stimulus_set import StimulusSet
 
 
 class FoundTable(NamedTuple):

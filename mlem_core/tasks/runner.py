@@ -33,8 +33,8 @@ import filelock
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import is_full, read_json, sync_path, write_json
+from mlem_core.base.parallel import heed_signals, heed_stop, stopped_with
 from mlem_core.base.typing import Progress, Report
-from mlem_core.base.work import heed_signals, heed_stop, stopped_with
 from mlem_core.base.workers import computing_on, from_environment
 from mlem_core.storage.digests import RESULT, seal, sealed
 from mlem_core.storage.store import Store

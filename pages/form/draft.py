@@ -12,9 +12,9 @@ import streamlit as st
 
 from mlem_core.analysis.source import StimulusSource, added_column
 from mlem_core.base.errors import InputError
-from mlem_core.data.reading.content import ReadAs
-from mlem_core.data.reading.table import Table
-from mlem_core.data.stimuli import StimulusSet
+from mlem_core.stimuli.reading.content import ReadAs
+from mlem_core.stimuli.reading.table import Table
+from mlem_core.stimuli.stimulus_set import StimulusSet
 from pages.form import state
 from pages.parts import choices, stored
 from pages.parts.choices import plain

@@ -17,13 +17,13 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import kept_stimuli
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import parse_names
-from mlem_core.data.stimuli import StimulusSet
 from mlem_core.groups.properties import read_systems
-from mlem_core.models.array_files import FIRST_COLUMN
-from mlem_core.models.availability import ModelAvailability, look_up
-from mlem_core.models.registry import MODELS, defaults, of_several_seeds, on_hub
-from mlem_core.models.tokens import pooled
 from mlem_core.pairs.distances import PRECOMPUTED, distance_named
+from mlem_core.representations.array_files import FIRST_COLUMN
+from mlem_core.representations.availability import ModelAvailability, look_up
+from mlem_core.representations.registry import MODELS, defaults, of_several_seeds, on_hub
+from mlem_core.representations.tokens import pooled
+from mlem_core.stimuli.stimulus_set import StimulusSet
 from mlem_core.tasks.reading import FoundArrays
 from pages.form import state
 from pages.form.draft import Draft

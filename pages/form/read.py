@@ -12,12 +12,12 @@ import streamlit as st
 from mlem_core.analysis.spec import parameters
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import many
-from mlem_core.data import datasets
-from mlem_core.data.doubts import Doubt
-from mlem_core.data.reading.content import DECIMALS, SEPARATORS, ReadAs
-from mlem_core.data.roles import TEMPLATE, parse_role
-from mlem_core.data.stimuli import StimulusSet
-from mlem_core.data.treebank import SAMPLE, SUFFIX
+from mlem_core.stimuli import datasets
+from mlem_core.stimuli.reading.content import DECIMALS, SEPARATORS, ReadAs
+from mlem_core.stimuli.roles import TEMPLATE, parse_role
+from mlem_core.stimuli.stimulus_set import StimulusSet
+from mlem_core.stimuli.table_warnings import Doubt
+from mlem_core.stimuli.treebank import SAMPLE, SUFFIX
 from pages.form import state
 from pages.form.draft import Draft, change_roles
 from pages.parts import choices, stored

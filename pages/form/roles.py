@@ -14,13 +14,13 @@ from mlem_core.analysis.source import SURPRISAL
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import many
-from mlem_core.data.added import ADDED, LANGUAGE, languages
-from mlem_core.data.columns import text_of
-from mlem_core.data.doubts import Lint, StimulusFinding
-from mlem_core.data.roles import ROLES
-from mlem_core.data.stimuli import StimulusSet
 from mlem_core.figures.stimuli import feature_correlations
-from mlem_core.models.registry import MODELS, packaged
+from mlem_core.representations.registry import MODELS, packaged
+from mlem_core.stimuli.added import ADDED, LANGUAGE, languages
+from mlem_core.stimuli.columns import text_of
+from mlem_core.stimuli.roles import ROLES
+from mlem_core.stimuli.stimulus_set import StimulusSet
+from mlem_core.stimuli.table_warnings import Lint, StimulusFinding
 from pages.form.draft import FEATURES, Draft, change_roles, of_column, show_given
 from pages.parts import choices, stored
 from pages.parts.choices import inform, plain

@@ -20,13 +20,13 @@ from mlem_core.analysis.source import READING, StimulusSource
 from mlem_core.analysis.spec import OF_FILES, OF_MODELS, AnalysisSpec, parameters
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import in_text, parse_names
-from mlem_core.data import datasets
-from mlem_core.data.levels import STIMULUS
-from mlem_core.data.stimuli import StimulusSet
-from mlem_core.data.treebank import SUFFIX
 from mlem_core.estimators.registry import check_values
 from mlem_core.pairs.columns import AUTO
 from mlem_core.pairs.resampling_units import Units
+from mlem_core.stimuli import datasets
+from mlem_core.stimuli.levels import STIMULUS
+from mlem_core.stimuli.stimulus_set import StimulusSet
+from mlem_core.stimuli.treebank import SUFFIX
 from pages.parts import choices, stored
 from pages.parts.choices import plain
 

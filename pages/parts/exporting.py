@@ -13,15 +13,15 @@ import streamlit as st
 
 from mlem_core import extending
 from mlem_core.base.errors import InputError
-from mlem_core.data.levels import STIMULUS
 from mlem_core.figures import export
 from mlem_core.figures.context import RenderedFigure
 from mlem_core.figures.export import on_dark_page
 from mlem_core.figures.glyphs import drawn_texts, missing_glyphs
 from mlem_core.figures.plots import FIGURES, draw
-from mlem_core.figures.press import DPI, FONTS, WIDTHS_MM, Paper, in_narrow_window
+from mlem_core.figures.print_layout import DPI, FONTS, WIDTHS_MM, Paper, in_narrow_window
 from mlem_core.report.chosen import Chosen
 from mlem_core.report.formats import FORMATS, csv_bytes
+from mlem_core.stimuli.levels import STIMULUS
 from mlem_core.tasks import notes
 from mlem_core.tasks.access import view_only
 from mlem_core.tasks.notes import Notes

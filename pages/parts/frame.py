@@ -20,11 +20,13 @@ from mlem_core.base.files import is_full
 from mlem_core.figures.naming import naming as named
 from pages.parts import background, choices, stored
 from pages.parts.choices import plain
+from pages.parts.screens import SCREENS
 
 
 def url_path_of(file: str) -> str:
     """The `url_path` of the screen whose file it is."""
-    return Path(file).stem.removesuffix("_page")
+    name = Path(file).name
+    return next(screen.url_path for screen in SCREENS.values() if Path(screen.file).name == name)
 
 
 def page(file: str, body: Callable[[], None]) -> None:

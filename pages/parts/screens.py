@@ -24,7 +24,7 @@ SCREENS = {
         Screen("profiles", "Importance profiles", "show_chart"),
         Screen("heatmaps", "Similarity heatmaps", "grid_on"),
         Screen("layers", "Layer map", "hub"),
-        Screen("trust", "Confidence", "verified"),
+        Screen("trust", "Confidence", "verified", page="robustness"),
         *extending.screens(),
         Screen("report", "Report", "description"),
         Screen("docs", "Docs", "menu_book"),

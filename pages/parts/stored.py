@@ -23,8 +23,8 @@ from streamlit.runtime.scriptrunner import StopException, get_script_run_ctx
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names, distinct
+from mlem_core.base.parallel import cancelled_by
 from mlem_core.base.typing import parse_layer
-from mlem_core.base.work import cancelled_by
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, deletion, notes
 from mlem_core.tasks.access import view_only
@@ -41,7 +41,7 @@ EXAMPLE = "example"  # `mlem_core.tasks.examples.ID`, without its imports
 # milliseconds.
 _HASHED: Any = {
     "mlem_core.analysis.analysis.Selection": repr,
-    "mlem_core.data.stimuli.StimulusSet": attrgetter("digest"),
+    "mlem_core.stimuli.stimulus_set.StimulusSet": attrgetter("digest"),
     "mlem_core.storage.store.Store": lambda store: str(store.root),
 }
 

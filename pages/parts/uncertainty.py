@@ -12,7 +12,7 @@ from mlem_core.analysis.flags import of_two, reasons
 from mlem_core.base.text import fraction
 from mlem_core.base.typing import parse_layer
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.inference.importance_chance import CHANCE, SCORE_PERMUTATIONS
+from mlem_core.inference.importance_null import CHANCE, SCORE_PERMUTATIONS
 from mlem_core.inference.intervals import (
     PERMUTATIONS,
     FamilyOfTests,

@@ -10,12 +10,12 @@ import streamlit as st
 
 from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.fit_cache import kept_results
-from mlem_core.analysis.representations import without_representations
+from mlem_core.analysis.layer_sources import without_representations
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.similarities import LayerSimilarity
 from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.figures.context import Drawing, FigureContext
+from mlem_core.figures.context import FigureContext, FigureOptions
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.storage.store import Store
 from mlem_core.tasks.access import view_only
@@ -105,7 +105,7 @@ class View:
 
     def shown(self, **options: str) -> FigureContext:
         """Context of the view's figures, by what is chosen now; `options` stand beside that."""
-        drawing = Drawing(
+        drawing = FigureOptions(
             self.chosen_pair,
             stored.store(),
             names=stored.names(),

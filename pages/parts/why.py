@@ -23,7 +23,7 @@ from mlem_core.figures.canvas import canvas_data, lacking_maps
 from mlem_core.figures.context import FigureContext
 from mlem_core.figures.stimulus_maps import points_of
 from mlem_core.inference import pair_contributions as behind
-from mlem_core.inference.explained import settled
+from mlem_core.inference.explanation_text import settled
 from mlem_core.measures.decomposition import UNEXPLAINED, is_identity
 from mlem_core.report.canvas_files import script, style
 from mlem_core.tasks.followups import Followup

@@ -16,7 +16,7 @@ from scipy.stats import spearmanr
 from mlem_core import AnalysisSpec, Store, run, stimulus_map
 from mlem_core.analysis import layer_statistics
 from mlem_core.cli.commands import main
-from mlem_core.pairs.rows import cross_validated, shrunken
+from mlem_core.pairs.layer_distances import cross_validated, shrunken
 
 TABLE = words()
 N = len(TABLE)

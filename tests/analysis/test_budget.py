@@ -10,7 +10,7 @@ from mlem_core import explain, run, with_intervals
 from mlem_core.estimators.ridge_solver import RidgeSolver
 from mlem_core.inference import layer_pairs
 from mlem_core.inference.explanation import with_chance
-from mlem_core.inference.importance_chance import score_above_chance
+from mlem_core.inference.importance_null import score_above_chance
 from mlem_core.inference.layer_pairs import LayerPairs, sampled_rows
 from mlem_core.pairs.designs import n_pairs
 

@@ -14,14 +14,14 @@ from scipy.stats import spearmanr, weightedtau
 from mlem_core import AnalysisSpec, Store, from_frame, read_csv, run, stimulus_map, write_csv
 from mlem_core.analysis import files, planning
 from mlem_core.analysis.diagnostics import lint
+from mlem_core.analysis.layer_sources import representations_of
 from mlem_core.analysis.maps import stimulus_map_stress
 from mlem_core.analysis.planning import cost_of, recommended_values
-from mlem_core.analysis.representations import representations_of
 from mlem_core.cli.commands import main
-from mlem_core.data import datasets
-from mlem_core.models.availability import look_up
 from mlem_core.pairs.columns import resolved_columns
 from mlem_core.pairs.pair_columns import number_of_columns
+from mlem_core.representations.availability import look_up
+from mlem_core.stimuli import datasets
 
 MODEL = "mini-bert"
 

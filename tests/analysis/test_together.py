@@ -13,8 +13,8 @@ from mlem_core.analysis.source import StimulusSource
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
 from mlem_core.cli.commands import parser
 from mlem_core.cli.options import spec_from_options
-from mlem_core.data.reading.table import read_table
-from mlem_core.data.roles import apply_roles, guess_roles, read_csv
+from mlem_core.stimuli.reading.table import read_table
+from mlem_core.stimuli.roles import apply_roles, guess_roles, read_csv
 
 GROUPED = AnalysisSpec(models=("a", "a@r2", "b"), representations=(("c", "c.npz"),))
 STEPS = AnalysisSpec(
@@ -178,7 +178,7 @@ def test_surprisal_is_of_the_model_as_it_is_now(two, tmp_path, monkeypatch):
         given.append(float((model / "model.safetensors").read_text()))
         return np.array([given[-1], 0.0])
 
-    monkeypatch.setattr("mlem_core.models.predictions.surprisal", surprisal)
+    monkeypatch.setattr("mlem_core.representations.predictions.surprisal", surprisal)
     for now in ("1", "1", "3"):
         (model / "model.safetensors").write_text(now)
         assert asked.load_stimuli().values("surprisal_model")[0] == float(now)

@@ -20,13 +20,13 @@ from mlem_core.analysis import files, planning
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.source import as_written
 from mlem_core.analysis.transforms import changed_units
-from mlem_core.data.folds import FOLDS_OVER, in_training
 from mlem_core.extensions.decoding.computation import decoding
 from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.inference.resample import below_ceiling
 from mlem_core.report.archive import write_archive
 from mlem_core.report.methods import methods_paragraph
 from mlem_core.report.rerun import rerun
+from mlem_core.stimuli.folds import FOLDS_OVER, in_training
 
 
 @pytest.fixture(scope="module")

@@ -17,10 +17,10 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from mlem_core import AnalysisSpec, RidgeMLEM, explain, from_frame
 from mlem_core.base.labels import Names, shortened, width
 from mlem_core.base.numbers import nonnegative_quadratic, student_quantile
+from mlem_core.base.parallel import Bars, each, in_order
 from mlem_core.base.parameters import in_names, names_in
 from mlem_core.base.text import listed, many
 from mlem_core.base.typing import Progress, layer_name, layers_in, parse_layer
-from mlem_core.base.work import Bars, each, in_order
 from mlem_core.estimators.registry import ESTIMATORS
 from mlem_core.pairs.distances import DISTANCES
 from mlem_core.pairs.similarities import SIMILARITIES
@@ -209,7 +209,7 @@ def test_fit_refuses_a_column_of_sentences():
 def test_a_line_a_minute_where_there_is_no_terminal(monkeypatch, capsys):
     seconds = iter([0.0, 30.0, 61.0, 100.0, 190.0])
     clock = SimpleNamespace(monotonic=lambda: next(seconds))
-    monkeypatch.setattr("mlem_core.base.work.time", clock)
+    monkeypatch.setattr("mlem_core.base.parallel.time", clock)
     with Bars() as bars:
         for done in (1, 2, 3, 4):
             bars.show(Progress("pairs of stimuli", None, done, 38, "layers"))

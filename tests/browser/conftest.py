@@ -5,7 +5,7 @@ from driving import SCRIPT, START, TAG, at_rest, fresh_page, served, sound
 from inputs import words
 from playwright.sync_api import expect
 
-from mlem_core.data.stimulus_csv import write_csv
+from mlem_core.stimuli.stimulus_csv import write_csv
 
 expect.set_options(timeout=START)
 

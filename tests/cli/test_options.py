@@ -13,10 +13,10 @@ from mlem_core.cli import streams
 from mlem_core.cli.commands import main, parser
 from mlem_core.cli.options import spec_from_options
 from mlem_core.cli.parser import BAD_INPUT
-from mlem_core.data.datasets import SETS
 from mlem_core.groups.summary import GroupSummary
 from mlem_core.inference.layer_intervals import stimuli_left
 from mlem_core.measures.decomposition import decompose
+from mlem_core.stimuli.datasets import SETS
 
 
 def test_every_option_is_explained():

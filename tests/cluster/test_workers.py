@@ -24,7 +24,7 @@ from mlem_core import InputError, Store, run
 from mlem_core.base import workers
 from mlem_core.base.workers import computing_on, in_processes, run_units
 from mlem_core.cli.commands import main
-from mlem_core.models.arrays import open_arrays
+from mlem_core.representations.arrays import open_arrays
 
 slow = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,10 +11,10 @@ from sklearn.model_selection import GroupKFold, ShuffleSplit, cross_val_score, t
 from sklearn.utils.estimator_checks import check_estimator
 
 from mlem_core.base.errors import InputError
-from mlem_core.data.stimuli import StimulusSet
-from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.estimators.base import RidgeMLEM
 from mlem_core.extensions.rank_estimators.estimators import FRRSA, SoftRankMLEM, SpearmanMLEM
+from mlem_core.stimuli.stimulus_csv import from_frame
+from mlem_core.stimuli.stimulus_set import StimulusSet
 
 
 @pytest.fixture(scope="module")

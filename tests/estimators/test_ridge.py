@@ -12,11 +12,11 @@ from sklearn.linear_model import LinearRegression
 
 from mlem_core.analysis import planning
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.data.folds import fold_pairs
-from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.estimators.base import RidgeMLEM
 from mlem_core.estimators.ridge_solver import ALPHAS, RidgeSolver, inner_scores
 from mlem_core.measures.importance import fitted
+from mlem_core.stimuli.folds import fold_pairs
+from mlem_core.stimuli.stimulus_csv import from_frame
 
 N = 60
 FEATURES, FOLDS = explicit.random_features(N), explicit.random_folds(N)

@@ -11,7 +11,7 @@ import numpy as np
 from damaging import damaged_bytes
 from feeding import Fate, Hostile, later
 
-from mlem_core.data import datasets
+from mlem_core.stimuli import datasets
 
 SHIPPED = Path(datasets.__file__).parent / "sets" / "treebank.conllu"
 ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC = range(10)

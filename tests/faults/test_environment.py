@@ -46,7 +46,7 @@ def read_only(tmp_path):
 WHERE = """
 import numba
 import mlem_core.pairs.kernels
-from mlem_core.base.room import default_root
+from mlem_core.base.resources import default_root
 print(numba.config.CACHE_DIR or "beside", default_root(), sep="|")
 """
 

@@ -22,10 +22,10 @@ from tiny import sentence_stimuli, word_stimuli
 from mlem_core import AnalysisSpec, InputError, Store, from_frame, run
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.base.text import short
-from mlem_core.models.loading import open_model
-from mlem_core.models.representations import from_file
-from mlem_core.models.tokens import tokenize
 from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
+from mlem_core.representations.layers import from_file
+from mlem_core.representations.loading import open_model
+from mlem_core.representations.tokens import tokenize
 
 # What `lint` says of a column because of how its values are related is said of any good one too.
 ABOUT_CELLS = ("identifier", "duplicates", "missing", "range")

@@ -21,8 +21,8 @@ from mlem_core import Store, compared, run, stimulus_map
 from mlem_core.extensions.decoding.stage import decode_layers
 from mlem_core.extensions.erasure.stage import STAGE, Erasure, ErasureRequest
 from mlem_core.figures.export import as_file, as_files, one_browser
-from mlem_core.figures.plots import FIGURES, Drawing, FigureContext, RenderedFigure
-from mlem_core.figures.press import WIDTHS_MM, Paper
+from mlem_core.figures.plots import FIGURES, FigureContext, FigureOptions, RenderedFigure
+from mlem_core.figures.print_layout import WIDTHS_MM, Paper
 from mlem_core.groups.halves import keep_halves
 from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.tasks import examples
@@ -63,7 +63,7 @@ class Sources:
         return {k: rows * k + self.rng.standard_normal(rows.shape) for k in range(n)}
 
     def shown(self, analysis, **drawing):
-        drawn = Drawing(**{"store": self.store, **drawing})
+        drawn = FigureOptions(**{"store": self.store, **drawing})
         return FigureContext(analysis, analysis.select(), analysis.results(), drawn)
 
     @cached_property
@@ -121,11 +121,11 @@ class Sources:
 
     @cached_property
     def importance_group(self):
-        return replace(self.example, drawing=Drawing(options={"group": "tense\nnumber"}))
+        return replace(self.example, drawing=FigureOptions(options={"group": "tense\nnumber"}))
 
     @cached_property
     def map_panels(self):
-        drawing = Drawing(store=self.store, options={"mapped": MODELS[0]})
+        drawing = FigureOptions(store=self.store, options={"mapped": MODELS[0]})
         return replace(self.values, drawing=drawing)
 
 

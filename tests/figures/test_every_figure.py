@@ -28,7 +28,7 @@ from mlem_core.figures.context import RenderedFigure
 from mlem_core.figures.export import as_file, can_write_images, image, one_browser
 from mlem_core.figures.maps import layer_maps
 from mlem_core.figures.naming import feature_name, naming
-from mlem_core.figures.press import Paper, on_pages
+from mlem_core.figures.print_layout import Paper, on_pages
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.similarity import similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations, feature_counts

@@ -16,7 +16,7 @@ from mlem_core.groups.property_tests import (
     permutation_tests,
 )
 from mlem_core.groups.second_level import Divisions, fold_fits, orders_of, second_level
-from mlem_core.models.availability import systems_table
+from mlem_core.representations.availability import systems_table
 from tests.inputs import for_each, refused
 
 

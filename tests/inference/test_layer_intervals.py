@@ -16,8 +16,8 @@ from mlem_core.inference.block_influence import (
     rsa_without,
     scores_without,
 )
-from mlem_core.inference.explained import as_chosen
 from mlem_core.inference.explanation import explain, explanation_of, with_intervals
+from mlem_core.inference.explanation_text import as_chosen
 from mlem_core.inference.intervals import (
     Left,
     agreement_interval,

@@ -8,7 +8,6 @@ from explicit import beside_one, random_features, random_folds, random_layer
 from inputs import for_each
 from made_moments import made_up, moments_of, moments_of_columns
 
-from mlem_core.data.stimuli import Rdm
 from mlem_core.inference import permuted_contributions
 from mlem_core.inference.permuted_contributions import PermutedContributions
 from mlem_core.measures.decomposition import decompose
@@ -17,6 +16,7 @@ from mlem_core.pairs.columns import FeatureColumn, feature_columns
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.permuted_moments import PermutedFeature
 from mlem_core.pairs.ranks import pair_ranks
+from mlem_core.stimuli.stimulus_set import Rdm
 
 N = 60
 

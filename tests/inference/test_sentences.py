@@ -9,7 +9,7 @@ from inputs import for_each
 
 from mlem_core.base.text import whole_percents
 from mlem_core.groups.summary import training_line
-from mlem_core.inference.explained import Explanation
+from mlem_core.inference.explanation_text import Explanation
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.pairs.resampling_units import Units
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from screens import Own, asked, in_this_process, ran
+from screens import Own, in_this_process, ran, small_spec
 
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples, runner
@@ -44,7 +44,7 @@ def made(tmp_path_factory):
     """Three analyses of one upload: one with other folds, one with a model that is not there."""
     folder = tmp_path_factory.mktemp("own")
     store = Store(folder / "cache")
-    spec = asked(folder)
+    spec = small_spec(folder)
 
     def kept(path):
         return str(analyses.keep_upload(Path(path).read_bytes(), Path(path).name, store))

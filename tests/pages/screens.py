@@ -202,7 +202,7 @@ class Own(NamedTuple):
     files: Path
 
 
-def asked(folder: Path) -> AnalysisSpec:
+def small_spec(folder: Path) -> AnalysisSpec:
     """Words with a noun, a kind that some lack, and a position, and two systems of three layers.
 
     In the first of their layers nouns are apart, in the last places are; kinds are in all, and of

@@ -7,13 +7,13 @@ from inputs import for_each
 from made_moments import moments_of, moments_of_columns
 from scipy.stats import rankdata, spearmanr
 
-from mlem_core.data.stimuli import Rdm
 from mlem_core.estimators.ridge_solver import RidgeSolver
 from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
 from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.statistics import PairStatistics
+from mlem_core.stimuli.stimulus_set import Rdm
 
 N = 90
 CODINGS = for_each(

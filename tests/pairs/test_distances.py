@@ -8,7 +8,7 @@ import pytest
 from inputs import for_each, refused
 from scipy.spatial.distance import cdist, pdist, squareform
 
-from mlem_core.pairs import rows as tiles
+from mlem_core.pairs import layer_distances as tiles
 from mlem_core.pairs.designs import PairDesign, places_of
 from mlem_core.pairs.distances import (
     DISTANCES,
@@ -18,7 +18,7 @@ from mlem_core.pairs.distances import (
     metrics,
     squared_distances,
 )
-from mlem_core.pairs.rows import cross_validated, diagonal, raised, shrunken
+from mlem_core.pairs.layer_distances import cross_validated, diagonal, raised, shrunken
 
 N = 120
 SCIPY = {"manhattan": "cityblock"}

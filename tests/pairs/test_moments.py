@@ -8,10 +8,10 @@ from inputs import for_each, refused
 from made_moments import made_up, moments_of
 from scipy.stats import rankdata, spearmanr
 
-from mlem_core.data.stimuli import Rdm
 from mlem_core.pairs.column_builder import MAX_COLUMNS
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
 from mlem_core.pairs.pair_columns import PairColumns
+from mlem_core.stimuli.stimulus_set import Rdm
 
 CODINGS = for_each(
     "more",

@@ -78,7 +78,7 @@ def test_the_program_does_without_any_one_extension(absent, inputs, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name, page", [("decoding", None), ("erasure", "because_page.py")], ids=["decoding", "erasure"]
+    "name, page", [("decoding", None), ("erasure", "erasure_page.py")], ids=["decoding", "erasure"]
 )
 def test_an_extension_is_deleted_by_three_paths_and_a_line(name, page, inputs, tmp_path):
     copy = tmp_path / "copy"

@@ -168,7 +168,7 @@ import importlib, os, pkgutil, sys, mlem_core
 from mlem_core.cli.commands import main
 assert main(sys.argv[1:]) == 0
 print(*sorted({"sklearn", "scipy.stats"} & set(sys.modules)), file=sys.stderr)
-network = "mlem_core.models.bidirectional"  # imported where a model is opened
+network = "mlem_core.representations.bidirectional"  # imported where a model is opened
 for module in pkgutil.walk_packages(mlem_core.__path__, "mlem_core."):
     if module.name != network:
         importlib.import_module(module.name)

@@ -10,9 +10,9 @@ import tiny
 import torch
 
 from grammars import probing
-from mlem_core.models import registry
-from mlem_core.models.forward import hidden_states
-from mlem_core.models.loading import open_model, read_packed
+from mlem_core.representations import registry
+from mlem_core.representations.forward import hidden_states
+from mlem_core.representations.loading import open_model, read_packed
 from training import evaluate, ngram, recipe, train
 from training.cards import TRIED, card, goals
 from training.networks import MASKED, NAMES, OBJECTIVES, Shape
@@ -24,7 +24,7 @@ HERE = Path(__file__).resolve().parents[2]
 RESULTS = json.loads((HERE / "training" / "results.json").read_text())
 KINDS = [name for name in NAMES if name in registry.MODELS]
 SHIPPED = [(name, seed) for name in KINDS for seed in registry.variants(name, "seed")]
-TRIO = HERE / "mlem_core" / "models" / "trio"
+TRIO = HERE / "mlem_core" / "representations" / "trio"
 
 
 @pytest.mark.parametrize("name", KINDS)

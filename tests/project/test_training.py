@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, linear
 
-from mlem_core.models.forward import quietly
+from mlem_core.representations.forward import quietly
 from training import evaluate, loss, muon, scan, train
 from training.networks import NAMES, Shape, build, for_training, mask, masked_losses
 from training.vocabulary import END, MASK, START, fit

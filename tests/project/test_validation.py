@@ -12,8 +12,8 @@ from scipy.stats import weightedtau
 from benchmarks import gpu, gpu_models
 from benchmarks.device import Device
 from benchmarks.timing import Table
-from mlem_core.models.loading import open_model
-from mlem_core.models.registry import ModelUnavailable
+from mlem_core.representations.loading import open_model
+from mlem_core.representations.registry import ModelUnavailable
 from validation import (
     choice,
     chosen,

@@ -16,8 +16,8 @@ from mlem_core import Store, explain, run, with_intervals
 from mlem_core.base.labels import Names
 from mlem_core.cli.commands import main
 from mlem_core.cli.summary import summarize
-from mlem_core.figures.plots import FIGURES, Drawing, FigureContext, draw
-from mlem_core.figures.press import Paper
+from mlem_core.figures.plots import FIGURES, FigureContext, FigureOptions, draw
+from mlem_core.figures.print_layout import Paper
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.similarity import similarity_matrices
 from mlem_core.figures.why import waterfall
@@ -39,7 +39,7 @@ def kept(example, figure, **more):
 
 @pytest.mark.slow
 def test_it_is_drawn_again_as_it_was_with_what_was_selected(example, tmp_path):
-    drawing = Drawing(store=Store(tmp_path))
+    drawing = FigureOptions(store=Store(tmp_path))
     for figure in ("why", "audit"):
         chosen = Chosen(figure, examples.ID, example.select(), PAIR)
         first = chosen.drawn(example, example.results(), drawing)
@@ -59,7 +59,7 @@ def test_it_is_drawn_again_as_it_was_with_what_was_selected(example, tmp_path):
 
 def test_words_and_names_are_the_users(example, tmp_path):
     names = Names({"part_of_speech": "word class"}, {"mini-gpt2": "GPT-2", "smollm2": "Smol"})
-    drawing = Drawing(store=Store(tmp_path), names=names)
+    drawing = FigureOptions(store=Store(tmp_path), names=names)
     chosen, results = kept(example, "compare"), example.results()
     made = chosen.drawn(example, results, drawing)
     assert made.title == "Importances in GPT-2 layer 6 and mini-mamba layer 11"
@@ -77,10 +77,10 @@ def test_words_and_names_are_the_users(example, tmp_path):
 def test_what_cannot_be_drawn_says_why(example, tmp_path):
     chosen = kept(example, "two_layers")
     with refused("two layers"):
-        chosen.drawn(example, example.results(), Drawing())
+        chosen.drawn(example, example.results(), FigureOptions())
     gone = replace(chosen, selection=replace(chosen.selection, features=("mood",)))
     with refused("'mood'"):
-        gone.drawn(example, example.results(), Drawing(store=Store(tmp_path)))
+        gone.drawn(example, example.results(), FigureOptions(store=Store(tmp_path)))
     for broken in ({}, {**chosen.to_dict(), "selection": 3}, {**chosen.to_dict(), "pair": [1]}):
         with refused("report"):
             Chosen.from_dict(broken)
@@ -91,7 +91,7 @@ def test_what_cannot_be_drawn_says_why(example, tmp_path):
 @pytest.mark.slow
 def test_the_zip_has_all_of_it_in_order(example, tmp_path, chromium_path):
     chosen = [kept(example, "why").worded("title", "Why & how"), kept(example, "feature_counts")]
-    names, drawing = ["01-why", "02-feature-counts"], Drawing(store=Store(tmp_path))
+    names, drawing = ["01-why", "02-feature-counts"], FigureOptions(store=Store(tmp_path))
     drawn = [one.drawn(example, example.results(), drawing) for one in chosen]
     texts = {"methods.md": "We did.", "methods.tex": "We did.", "references.bib": "@article{a,}"}
     whole = as_zip(names, drawn, Paper(width_mm=120), "pdf", texts)
@@ -125,7 +125,7 @@ def test_no_identifier_is_left_in_words(tmp_path):
     more = {"folds": 3, "values": features[:1], "features": features}
     spec = in_files(tmp_path, table, {"model_a1": layers, "model_b2": layers}, **more)
     analysis = run(spec, store)
-    drawing = Drawing(store=store, names=names)
+    drawing = FigureOptions(store=store, names=names)
     shown = FigureContext(analysis, analysis.select(), analysis.results(), drawing)
     made = {name: draw(name, shown) for name in FIGURES}
     made = {name: one for name, one in made.items() if one is not None}

@@ -11,7 +11,7 @@ from scipy.spatial.distance import pdist, squareform
 
 from mlem_core import Store, explain, run
 from mlem_core.analysis import files, similarities
-from mlem_core.figures.plots import Drawing, FigureContext, draw
+from mlem_core.figures.plots import FigureContext, FigureOptions, draw
 from mlem_core.inference.explanation import kept_intervals
 from mlem_core.measures.similarity import agreement
 from mlem_core.report.archive import write_archive
@@ -37,7 +37,7 @@ def made(tmp_path_factory):
 
 def shown_with(made, name):
     analysis, store = made
-    drawing = Drawing(store=store, options={"similarity": name})
+    drawing = FigureOptions(store=store, options={"similarity": name})
     selection = analysis.select()
     return FigureContext(analysis, selection, analysis.results_of(selection), drawing)
 

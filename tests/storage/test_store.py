@@ -18,7 +18,7 @@ from inputs import in_files, noise, refused, words
 from waiting import until
 
 from mlem_core import InputError, Store, run
-from mlem_core.base import room
+from mlem_core.base import resources as room
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.pairs import ranks
 from mlem_core.storage import digests

@@ -16,19 +16,19 @@ import tiny
 from inputs import for_each, in_files, noise, probing, refused, words
 from waiting import wait
 
-from mlem_core.analysis.representations import representations_of
+from mlem_core.analysis.layer_sources import representations_of
 from mlem_core.analysis.run import run
 from mlem_core.analysis.source import StimulusSource
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import write_json
 from mlem_core.base.typing import Progress
-from mlem_core.data.datasets import SETS
 from mlem_core.extensions.decoding.computation import decoding
 from mlem_core.extensions.decoding.stage import cached_decoding
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.explanation import best_known, explain
 from mlem_core.report.archive import write_archive
+from mlem_core.stimuli.datasets import SETS
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples, followups, processes, runner
 from mlem_core.tasks.analyses import Job

@@ -6,7 +6,7 @@ import argparse
 
 from mlem_core.analysis.results import write_tables
 from mlem_core.analysis.run import run
-from mlem_core.base.work import Bars
+from mlem_core.base.parallel import Bars
 from mlem_core.cli.inputs import (
     checked_spec,
     left_beside,

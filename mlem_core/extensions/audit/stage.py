@@ -19,13 +19,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.representations import representations_of
+from mlem_core.analysis.layer_sources import representations_of
 from mlem_core.analysis.run import run
 from mlem_core.analysis.similarities import LayerSimilarity, compared
 from mlem_core.analysis.transforms import outlier_units, variances
 from mlem_core.base.errors import InputError
+from mlem_core.base.parallel import cores, in_order
 from mlem_core.base.typing import FloatArray, Layer, Progress, Report, counted, counting, layer_name
-from mlem_core.base.work import cores, in_order
 from mlem_core.extending import Check
 from mlem_core.extensions.audit.flags import (
     CLEAR_LEAD,
@@ -39,11 +39,11 @@ from mlem_core.extensions.audit.flags import (
 from mlem_core.figures.context import FigureContext
 from mlem_core.measures.importance import fitted
 from mlem_core.measures.similarity import pairs_of_layers, weighted_tau
-from mlem_core.models.registry import base_name
 from mlem_core.pairs.designs import PairDesign, resampled_part, row_slices
 from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
 from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
+from mlem_core.representations.registry import base_name
 from mlem_core.storage.store import Stage, Store
 from mlem_core.tasks.followups import JobType
 

@@ -16,14 +16,11 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.source import SURPRISAL, added_column
 from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import student_quantile
+from mlem_core.base.parallel import on_all_cores
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
-from mlem_core.base.work import on_all_cores
-from mlem_core.data.added import Candidate, as_feature
-from mlem_core.data.levels import exchanges, stimulus_exchange
-from mlem_core.data.stimuli import Rdm, StimulusSet
-from mlem_core.inference.chance import PermutationNull, permutation_null
 from mlem_core.inference.influence import similarity_influence, values_without
 from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.permutation_null import PermutationNull, permutation_null
 from mlem_core.inference.permuted_contributions import PermutedContributions
 from mlem_core.inference.resample import jackknife
 from mlem_core.measures.decomposition import decompose
@@ -32,6 +29,9 @@ from mlem_core.pairs.moment_sums import layer_moments
 from mlem_core.pairs.moments import PairMoments, pair_moments
 from mlem_core.pairs.resampling_units import Blocks
 from mlem_core.pairs.unit_sums import unit_sums
+from mlem_core.stimuli.added import Candidate, as_feature
+from mlem_core.stimuli.levels import exchanges, stimulus_exchange
+from mlem_core.stimuli.stimulus_set import Rdm, StimulusSet
 from mlem_core.storage.store import Store
 
 LeftOut = list[tuple[str, str]]
@@ -64,8 +64,8 @@ def _of_text(
     stimuli: StimulusSet, models: Sequence[str], own: Sequence[str], device: str, left_out: LeftOut
 ) -> list[Candidate]:
     """Sub-tokens in some models, and predictions of the first that is causal."""
-    from mlem_core.models.loading import load_with_head, open_model
-    from mlem_core.models.predictions import tokenized, word_predictions
+    from mlem_core.representations.loading import load_with_head, open_model
+    from mlem_core.representations.predictions import tokenized, word_predictions
 
     found: list[Candidate] = []
     causal = ""

@@ -4,7 +4,7 @@ The gain of a candidate c is v(S and c) - v(S): what the features S explain of t
 of two layers with c among them, less what they explain without it, cross-fitted
 (`mlem_core.measures.decomposition`). Of one layer v is the share of the variance of its ranks.
 Chance is the gain of c when its labels are permuted among its units
-(`mlem_core.inference.chance`). The word itself, the words next to it, and which sentence
+(`mlem_core.inference.permutation_null`). The word itself, the words next to it, and which sentence
 it is, would say the same permuted among these: their labels are permuted among stimuli.
 """
 
@@ -22,17 +22,17 @@ from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import fraction, listed, many, percent, sentence_case
 from mlem_core.base.typing import FloatArray, IntArray, Layers, Report, counting
-from mlem_core.data.added import NO_WORD, Candidate, candidates_of, neighbour
-from mlem_core.data.stimuli import StimulusSet, bare, group_name
 from mlem_core.extensions.candidates.candidate_gains import (
     AugmentedFit,
     BaselineFit,
     model_candidates,
 )
-from mlem_core.inference.chance import corrected_p
 from mlem_core.inference.intervals import PERMUTATIONS, SIGNIFICANT, check_permutations
 from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.permutation_null import corrected_p
 from mlem_core.inference.resample import check_enough, jackknife
+from mlem_core.stimuli.added import NO_WORD, Candidate, candidates_of, neighbour
+from mlem_core.stimuli.stimulus_set import StimulusSet, bare, group_name
 from mlem_core.storage.store import Stage, Store
 
 # Units that recur, at least: of fewer nothing is said.
@@ -255,7 +255,7 @@ def explain_rest(
 ) -> CandidateSearch:
     """Columns that would explain more of two layers' RSA, or of one layer, than the features do.
 
-    Candidates are those of `mlem_core.data.added.candidates_of` and of `model_candidates`;
+    Candidates are those of `mlem_core.stimuli.added.candidates_of` and of `model_candidates`;
     `score_candidates` takes others. The result is kept.
 
     Parameters

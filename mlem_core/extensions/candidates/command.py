@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from mlem_core.base.work import Bars
+from mlem_core.base.parallel import Bars
 from mlem_core.cli.inputs import (
     analysis_of_two,
     new_notices,
@@ -15,9 +15,9 @@ from mlem_core.cli.streams import (
     complain,
     tell,
 )
-from mlem_core.data.stimulus_csv import write_table
 from mlem_core.extensions.candidates.candidate_search import explain_rest
 from mlem_core.inference.intervals import check_permutations
+from mlem_core.stimuli.stimulus_csv import write_table
 from mlem_core.storage.store import Store
 
 

@@ -13,9 +13,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.typing import IntArray, Layer
-from mlem_core.data.folds import in_training
-from mlem_core.data.stimuli import StimulusSet
 from mlem_core.pairs.columns import feature_columns
+from mlem_core.stimuli.folds import in_training
+from mlem_core.stimuli.stimulus_set import StimulusSet
 
 # (model, layer) -> (n_stimuli, n_units); read one at a time, so memory-mapped arrays stay on disk.
 LayerRows = Mapping[Layer, NDArray[np.floating]]
@@ -53,8 +53,8 @@ def decoding(
     ----------
     stimuli : the features of n_stimuli stimuli
     layer_rows : (model, layer) to representations (n_stimuli, n_units)
-    folds : (n_stimuli,) the fold that tests each stimulus, see `mlem_core.data.folds`; those of an
-        analysis keep together what its metric models are not to have seen
+    folds : (n_stimuli,) the fold that tests each stimulus, see `mlem_core.stimuli.folds`;
+        those of an analysis keep together what its metric models are not to have seen
 
     Returns a `Decoding`, whose `majority` is the accuracy of always saying the most frequent
     training level. A fold in which no stimulus has the feature has no row.

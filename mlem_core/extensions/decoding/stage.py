@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.representations import representations_of
+from mlem_core.analysis.layer_sources import representations_of
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Counted, Layer, Report, counted, counting
 from mlem_core.extensions.decoding.computation import Decoding, decoding
-from mlem_core.models.representations import Representations
 from mlem_core.pairs.distances import PRECOMPUTED
+from mlem_core.representations.layers import Representations
 from mlem_core.storage.store import Stage, Store
 from mlem_core.tasks.followups import JobInput, JobType
 

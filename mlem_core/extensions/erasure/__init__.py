@@ -34,6 +34,7 @@ EXTENSION = Extension(
             title="Because",
             symbol="content_cut",
             choices=("erased", "erased_at", "erased_tokens"),
+            page="erasure",
         ),
     ),
     doc="docs/because.md",

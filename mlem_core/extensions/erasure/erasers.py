@@ -24,10 +24,10 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.data.stimuli import StimulusSet
-from mlem_core.models.extraction import During
-from mlem_core.models.forward import changing
-from mlem_core.models.tokens import TokenizedStimuli
+from mlem_core.representations.extraction import During
+from mlem_core.representations.forward import changing
+from mlem_core.representations.tokens import TokenizedStimuli
+from mlem_core.stimuli.stimulus_set import StimulusSet
 
 # Which tokens of a sentence are changed, as a form calls it.
 ERASED = {"all": "all tokens", "stimuli": "the tokens of the stimuli"}

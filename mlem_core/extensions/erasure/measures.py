@@ -18,20 +18,20 @@ from numpy.typing import NDArray
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.extensions.erasure.erasers import Eraser, Forms, erased_passes, leace
 from mlem_core.inference.block_influence import scores_without
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.measures.importance import fitted
-from mlem_core.models.extraction import During, passes, untouched
-from mlem_core.models.forward import LoadedModel
-from mlem_core.models.predictions import masked_surprisal, word_predictions
-from mlem_core.models.tokens import TokenizedStimuli, tokenize
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.resampling_units import Blocks, StimulusUnits
+from mlem_core.representations.extraction import During, passes, untouched
+from mlem_core.representations.forward import LoadedModel
+from mlem_core.representations.predictions import masked_surprisal, word_predictions
+from mlem_core.representations.tokens import TokenizedStimuli, tokenize
+from mlem_core.stimuli.stimulus_set import StimulusSet
 
 
 class Concept(NamedTuple):
@@ -57,7 +57,7 @@ class Concept(NamedTuple):
 
         Parameters
         ----------
-        values : (n_stimuli,) see `mlem_core.data.stimuli.StimulusSet.values`
+        values : (n_stimuli,) see `mlem_core.stimuli.stimulus_set.StimulusSet.values`
         missing : see `mlem_core.pairs.pair_columns.PairColumns.of`
         """
         there, level = ~pd.isna(values), missing == "level"

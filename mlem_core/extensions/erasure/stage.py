@@ -21,7 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.analysis.analysis import Analysis, same_content
-from mlem_core.analysis.representations import representations_of
+from mlem_core.analysis.layer_sources import representations_of
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.labels import NAMES, Names
 from mlem_core.base.text import fraction, listed, many
@@ -34,7 +34,6 @@ from mlem_core.base.typing import (
     layer_name,
     parse_layer,
 )
-from mlem_core.data.levels import exchanges
 from mlem_core.extensions.erasure.erasers import ERASED, Eraser, minimal_pairs
 from mlem_core.extensions.erasure.measures import (
     FORMS,
@@ -48,10 +47,11 @@ from mlem_core.extensions.erasure.measures import (
     Measures,
     square_ranks,
 )
-from mlem_core.inference.chance import permutation_null
 from mlem_core.inference.layer_pairs import sampled_rows
+from mlem_core.inference.permutation_null import permutation_null
 from mlem_core.inference.resample import check_enough, jackknife
-from mlem_core.models.loading import load_with_head, open_model
+from mlem_core.representations.loading import load_with_head, open_model
+from mlem_core.stimuli.levels import exchanges
 from mlem_core.storage.store import Stage, Store
 from mlem_core.tasks.followups import JobInput, JobType
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mlem_core.base.errors import InputError, check_choice
+from mlem_core.base.parallel import on_all_cores
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.base.work import on_all_cores
 from mlem_core.estimators.base import Solution, TableModel
 from mlem_core.estimators.registry import check_installed, check_number
 from mlem_core.estimators.training_pairs import TrainingPairs

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from mlem_core.analysis.spec import parameters
-from mlem_core.base.work import Bars
+from mlem_core.base.parallel import Bars
 from mlem_core.cli.inputs import (
     two_results,
 )
@@ -15,8 +15,8 @@ from mlem_core.cli.streams import (
     complain,
     tell,
 )
-from mlem_core.data.stimulus_csv import write_table
 from mlem_core.extensions.replication.comparison import differences_in_words, paired, replication
+from mlem_core.stimuli.stimulus_csv import write_table
 from mlem_core.storage.store import Store
 
 

@@ -23,7 +23,6 @@ from mlem_core.base.labels import NAMES
 from mlem_core.base.parameters import in_text
 from mlem_core.base.text import fraction, listed
 from mlem_core.base.typing import FloatArray, Layer, Report, layer_name, parse_layer
-from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.intervals import (
     FamilyOfTests,
@@ -34,6 +33,7 @@ from mlem_core.inference.intervals import (
 from mlem_core.inference.resample import Estimate, by_error, jackknife, standard_error
 from mlem_core.measures.importance import most_important
 from mlem_core.measures.similarity import weighted_tau
+from mlem_core.stimuli.stimulus_set import StimulusSet
 from mlem_core.storage.store import Store
 
 # Fields of a spec that are said by what is in the analysis, or that change no number.

@@ -10,9 +10,9 @@ import pandas as pd
 from mlem_core.cli.streams import (
     complain,
 )
-from mlem_core.data.stimulus_csv import write_table
-from mlem_core.models.availability import systems_table
-from mlem_core.models.registry import SYSTEMS
+from mlem_core.representations.availability import systems_table
+from mlem_core.representations.registry import SYSTEMS
+from mlem_core.stimuli.stimulus_csv import write_table
 
 
 def add_options(command: argparse.ArgumentParser) -> None:

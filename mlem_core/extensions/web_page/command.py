@@ -8,8 +8,8 @@ from pathlib import Path
 
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
+from mlem_core.base.parallel import Bars
 from mlem_core.base.typing import Layer, parse_layer
-from mlem_core.base.work import Bars
 from mlem_core.cli.inputs import (
     result_of,
 )
@@ -18,7 +18,7 @@ from mlem_core.cli.streams import (
     tell,
     typed,
 )
-from mlem_core.figures.context import Drawing, FigureContext
+from mlem_core.figures.context import FigureContext, FigureOptions
 from mlem_core.storage.store import Store
 
 
@@ -65,7 +65,7 @@ def export(options: argparse.Namespace) -> None:
             path = write_archive(analysis, options.zip, store, table_options, progress=bars.show)
         else:
             title = options.title or Path(analysis.stimuli.name).stem
-            drawing = Drawing(store=store)
+            drawing = FigureOptions(store=store)
             context = FigureContext(analysis, analysis.select(), analysis.results(), drawing)
             path = write_page(
                 context,

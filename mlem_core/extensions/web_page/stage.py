@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mlem_core.extensions.web_page.page import write_page
-from mlem_core.figures.context import Drawing, FigureContext
+from mlem_core.figures.context import FigureContext, FigureOptions
 from mlem_core.tasks.followups import JobInput, JobType
 
 PAGE = "explorer.html"
@@ -11,7 +11,7 @@ PAGE = "explorer.html"
 
 def _page(job: JobInput) -> None:
     a, b = job.layers("a", "b")
-    drawing, results = Drawing((a, b), job.store), job.analysis.results_of(job.selection())
+    drawing, results = FigureOptions((a, b), job.store), job.analysis.results_of(job.selection())
     write_page(
         FigureContext(job.analysis, job.selection(), results, drawing),
         job.folder / PAGE,

@@ -21,7 +21,7 @@ from mlem_core.extensions.audit.figures import audit_map
 from mlem_core.extensions.audit.flags import Audit, check, controls
 from mlem_core.extensions.audit.stage import audit, mean_cosine, position_share, stimuli_at_first
 from mlem_core.figures.canvas import chip
-from mlem_core.figures.context import Drawing, FigureContext
+from mlem_core.figures.context import FigureContext, FigureOptions
 from mlem_core.figures.profiles import draw_profiles
 from mlem_core.figures.style import AUDIT
 from mlem_core.pairs.designs import PairDesign
@@ -308,7 +308,9 @@ def test_a_layer_of_one_position_or_one_unit_is_marked_in_every_figure_of_it(tmp
     save_analysis(analysis, folder)
     kept = load_analysis(folder)
     pd.testing.assert_frame_equal(kept.variance, analysis.variance)
-    context = FigureContext(kept, kept.select(), kept.results(), Drawing((("m", 1), ("m", 2))))
+    context = FigureContext(
+        kept, kept.select(), kept.results(), FigureOptions((("m", 1), ("m", 2)))
+    )
     marks = context.reasons("profiles")
     assert [*marks] == [("m", 1), ("m", 2)] and "position 0 has 9" in marks["m", 1]
     assert marks["m", 2] == "one unit has 94 % of its variance"

@@ -12,7 +12,6 @@ from scipy.stats import rankdata
 
 from mlem_core import Store, from_frame, run
 from mlem_core.cli.commands import main
-from mlem_core.data.added import CANDIDATES, as_feature, candidates_of
 from mlem_core.extensions.candidates.candidate_gains import (
     AugmentedFit,
     BaselineFit,
@@ -26,6 +25,7 @@ from mlem_core.extensions.candidates.candidate_search import (
 from mlem_core.inference.permuted_contributions import PermutedContributions
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.pair_columns import PairColumns
+from mlem_core.stimuli.added import CANDIDATES, as_feature, candidates_of
 
 WORDS = 3
 

@@ -6,9 +6,9 @@ import tiny
 from sklearn.linear_model import LogisticRegression
 
 from mlem_core.extensions.erasure.erasers import erased_passes, leace
-from mlem_core.models.extraction import passes
-from mlem_core.models.loading import open_model
-from mlem_core.models.tokens import tokenize
+from mlem_core.representations.extraction import passes
+from mlem_core.representations.loading import open_model
+from mlem_core.representations.tokens import tokenize
 
 # By concept-erasure 0.2.4, LeaceFitter.fit(x, z, shrinkage=False), of `_waves`: its first rows.
 THEIRS = [

@@ -7,12 +7,12 @@ from inputs import RIDGE, refused
 
 from mlem_core import AnalysisSpec, Store, erase, run, write_csv
 from mlem_core.cli.commands import main
-from mlem_core.data.datasets import load
-from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.extensions.erasure.erasers import leace, minimal_pairs
 from mlem_core.extensions.erasure.measures import held_out_rsa, square_ranks
 from mlem_core.extensions.erasure.stage import matched_subspaces, reach_of
-from mlem_core.figures.plots import Drawing, FigureContext, draw
+from mlem_core.figures.plots import FigureContext, FigureOptions, draw
+from mlem_core.stimuli.datasets import load
+from mlem_core.stimuli.stimulus_csv import from_frame
 from mlem_core.tasks.followups import work
 
 WORDS, NOISE = 120, 8
@@ -98,7 +98,7 @@ def test_erasing_tells_what_is_used_from_what_is_carried(network, tmp_path, monk
     assert out.read_text().startswith(f"{columns}interchanged\n")
     options = {"erased": "used", "erased_at": where, "erased_tokens": "all", "other": ""}
     work("erase", analysis, options, store, tmp_path, print)
-    drawing = Drawing(store=store, options=options)
+    drawing = FigureOptions(store=store, options=options)
     drawn = draw("erasure", FigureContext(analysis, analysis.select(), analysis.results(), drawing))
     assert drawn.data.equals(found["used"].table)
 

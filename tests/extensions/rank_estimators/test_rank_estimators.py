@@ -14,7 +14,6 @@ from sklearn.base import clone
 from sklearn.datasets import make_spd_matrix
 
 from mlem_core import FRRSA, AnalysisSpec, RidgeMLEM, SoftRankMLEM, SpearmanMLEM
-from mlem_core.data.folds import fold_pairs
 from mlem_core.estimators import training_pairs
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.estimators.training_pairs import TrainingPairs
@@ -33,6 +32,7 @@ from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.statistics import ComparedPairs, pair_statistics
 from mlem_core.pairs.terms import metric_matrix
+from mlem_core.stimuli.folds import fold_pairs
 from validation.simulations import pair_cells
 
 N = 75

@@ -14,7 +14,7 @@ from PIL import Image
 
 from mlem_core import Store, run
 from mlem_core.extensions.web_page.page import write_page
-from mlem_core.figures.plots import Drawing, FigureContext
+from mlem_core.figures.plots import FigureContext, FigureOptions
 
 pytestmark = pytest.mark.browser
 LAST = ("one", 1), ("two", 1)
@@ -31,7 +31,7 @@ def pages(tmp_path_factory):
     layers = {k: kinds * k + rng.standard_normal(kinds.shape) for k in range(2)}
     store = Store(folder / "store")
     made = run(in_files(folder, table, {"one": layers, "two": layers}), store)
-    context = FigureContext(made, made.select(), made.results(), Drawing(LAST, store))
+    context = FigureContext(made, made.select(), made.results(), FigureOptions(LAST, store))
     paths = folder / "with.html", folder / "without.html"
     for path, stimuli in zip(paths, (True, False), strict=True):
         write_page(context, path, f"{TAG} & mine", stimuli=stimuli)

@@ -1,0 +1,306 @@
+"""The representations of an analysis: of its models and files, and how they are found again."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from mlem_core.analysis.analysis import Analysis, same_content
+from mlem_core.analysis.grouped import EVERY
+from mlem_core.analysis.spec import AnalysisSpec, over_repetitions
+from mlem_core.analysis.transforms import view
+from mlem_core.base.errors import InputError
+from mlem_core.base.parallel import check_cancelled
+from mlem_core.base.text import listed, span
+from mlem_core.base.typing import FloatArray, Layer, Report, counting
+from mlem_core.base.workers import NOT_SHARED, in_processes, run_units
+from mlem_core.pairs.distances import PRECOMPUTED, SQUARED, squared_distances
+from mlem_core.representations import layers as representations
+from mlem_core.representations.arrays import HowRead, n_subjects
+from mlem_core.representations.extraction import ExtractionOptions
+from mlem_core.representations.layers import Representations
+from mlem_core.representations.model_paths import unread_weights
+from mlem_core.stimuli.stimulus_set import StimulusSet
+from mlem_core.storage.store import Store
+
+_HINT = re.compile(r" \(did you mean [^()]*\?\)")
+# In the notice of what could not be had.
+LEFT_OUT = re.compile(r" (was|were) left out: ")
+VERSION_OF_REPETITIONS = 1  # counted up when distances over repetitions become others
+
+
+def with_subjects(spec: AnalysisSpec) -> AnalysisSpec:
+    """Specification with a system for each subject of a file of several, in a group of its name.
+
+    The systems are called NAME@subject1 and so on. Where the file is in a group already, they are
+    in the place of its name there.
+
+    Raises InputError: a file that is to have several subjects and has none, or cannot be read.
+    """
+    said, first_column = dict(spec.subjects), dict(spec.first_column)
+    of: dict[str, tuple[str, ...]] = {}
+    for name, path in spec.representations:
+        distances = name in spec.precomputed or spec.distance == PRECOMPUTED
+        # Distances are known by their shape; a file that is not there is left to the run.
+        needed = said.get(name) == EVERY
+        if needed or (distances and name not in said and Path(path).is_file()):
+            column = first_column.get(name, "")
+            n = n_subjects(Path(path), distances=distances, first_column=column, needed=needed)
+            of |= {name: tuple(f"{name}@subject{k}" for k in range(1, n + 1))} if n else {}
+    if not of:
+        return spec
+
+    def each(names: Iterable[str]) -> tuple[str, ...]:
+        return tuple(one for name in names for one in of.get(name, (name,)))
+
+    def pairs(given: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+        return tuple((one, value) for name, value in given for one in each([name]))
+
+    numbers = tuple((one, str(k)) for own in of.values() for k, one in enumerate(own, start=1))
+    grouped = {one for _, members in spec.groups for one in members}
+    groups = ((group, each(members)) for group, members in spec.groups)
+    return replace(
+        spec,
+        representations=pairs(spec.representations),
+        precomputed=each(spec.precomputed),
+        first_column=pairs(spec.first_column),
+        axes=pairs(spec.axes),
+        subjects=(*(one for one in spec.subjects if one[0] not in of), *numbers),
+        groups=(*groups, *((name, own) for name, own in of.items() if name not in grouped)),
+    )
+
+
+def layer_sources(
+    spec: AnalysisSpec, whole: StimulusSet, store: Store, report: Report
+) -> tuple[dict[Layer, Representations], list[str]]:
+    """The representations that each layer of an analysis is of, and notices of what is left out.
+
+    Raises InputError: no model or no layer is left.
+    """
+    found, notices = _all_representations(spec, whole, store, report)
+    rows = spec.kept.rows(whole)
+    if len(rows) < len(whole):
+        without = {"all": "", "without-first": ", those at position 0"}[spec.positions]
+        half = "" if spec.half == "both" else f", all but the {spec.half} half"
+        gone = f"{len(whole) - len(rows)} of {len(whole)} stimuli{without}{half}"
+        notices.append(f"{gone}, were left out.")
+    sources = dict[Layer, Representations]()
+    for one in found:
+        source = view(one, rows, spec.kept.identity, spec.units)
+        chosen = [n for n in source.layers if spec.layers is None or n in spec.layers]
+        if not chosen:
+            none_of, there = ", ".join(map(str, spec.layers or ())), span(source.every_layer, 2)
+            notices.append(
+                f"{source.name} was left out: it has none of the layers {none_of}; it has {there}."
+            )
+        sources |= {(source.name, n): source for n in chosen}
+    if not sources:
+        raise InputError(notices[-1])
+    if asked := sorted({*(spec.layers or ())} - {n for _, n in sources}):
+        notices.append(f"No model has the layers {', '.join(map(str, asked))}; they were left out.")
+    return sources, notices
+
+
+def _all_representations(
+    spec: AnalysisSpec, stimuli: StimulusSet, store: Store, report: Report
+) -> tuple[list[Representations], list[str]]:
+    found: list[Representations] = []
+    files: list[Representations] = []
+    errors: dict[str, InputError] = {}
+    # Files are read first: what is wrong with them shows before a model has run for minutes.
+    for name, path in spec.representations:
+        try:
+            files.append(file_representations(spec, stimuli, path, name))
+        except InputError as error:
+            errors[name] = error
+    there = _extracted_by_workers(spec, stimuli, store, report)
+    for name in spec.models:
+        try:
+            if name in there:
+                raise there[name]
+            found.append(model_representations(spec, stimuli, name, store, report))
+        except InputError as error:
+            errors[name] = error
+    notices = _left_out(errors)
+    if not found and not files:
+        if len(errors) == 1:
+            raise next(iter(errors.values()))
+        raise InputError("no model is left: " + " ".join(notices))
+    for source in found:
+        notices += unread_weights(source.name)
+        if n_unknown := source.facts.get("unknown_words"):
+            notices.append(
+                f"{source.name} knows no token for {n_unknown:,} of {len(stimuli):,} stimuli: the "
+                "one for what is unknown stands for each, so that it represents them by their "
+                "place and context alone."
+            )
+    notices += [f"A layer was left out: {why}" for source in files for why in source.left_out]
+    notices += [note for source in files for note in source.notes]
+    return [*found, *files], notices
+
+
+def _left_out(errors: Mapping[str, InputError]) -> list[str]:
+    """A sentence on each model or file that cannot be had; one on models that share a reason."""
+    whose: dict[str, list[str]] = {}
+    for name, error in errors.items():
+        this = rf"the model (folder )?{re.escape(repr(name))}"
+        why = _HINT.sub("", re.sub(this, "each", str(error)))
+        whose.setdefault(why, []).append(name)
+    return [
+        f"{listed(names)} were left out: {why}"
+        if len(names) > 1
+        else f"{names[0]} was left out: {errors[names[0]]}"
+        for why, names in whose.items()
+    ]
+
+
+def model_representations(
+    spec: AnalysisSpec, stimuli: StimulusSet, name: str, store: Store, report: Report
+) -> Representations:
+    """`mlem_core.representations.layers.from_model` for one model of an analysis."""
+    sentences = counting(report, "representations", "sentences", name)
+    return representations.from_model(stimuli, name, store, spec.extraction, sentences)
+
+
+def _extracted_by_workers(
+    spec: AnalysisSpec, stimuli: StimulusSet, store: Store, report: Report
+) -> dict[str, InputError]:
+    """Have other processes run the models; what is wrong with some. Here nothing is done.
+
+    They keep what they make in the store, where `representations.from_model` then finds it.
+    """
+    if not in_processes():
+        return {}
+    missing: list[str] = []
+    errors: dict[str, InputError] = {}
+    for name in spec.models:
+        try:
+            if representations.kept_states(stimuli, name, store, spec.extraction) is None:
+                missing.append(name)
+        except InputError as error:
+            errors[name] = error
+    if not missing:
+        return errors
+    done = counting(report, "representations", "models")
+    done(0, len(missing))
+    failed = run_units(
+        partial(_keep_states, stimuli, spec.extraction, store.root),
+        missing.__getitem__,
+        len(missing),
+        lambda number: done(number, len(missing)),
+    )
+    for number, name in enumerate(missing):
+        if number in failed:
+            errors[name] = failed[number]
+        elif representations.kept_states(stimuli, name, store, spec.extraction) is None:
+            raise InputError(NOT_SHARED)
+    return errors
+
+
+def _keep_states(stimuli: StimulusSet, options: ExtractionOptions, root: Path, model: str) -> None:
+    """Put the hidden states of one model into the store at `root`, as a worker does it.
+
+    Raises InputError: the model cannot be used on this machine.
+    """
+    try:
+        representations.from_model(
+            stimuli, model, Store(root), options, lambda *_: check_cancelled()
+        )
+    except InputError as error:
+        raise InputError(f"on {platform.node()}, {error}") from None
+
+
+def file_representations(
+    spec: AnalysisSpec, stimuli: StimulusSet, path: str, name: str
+) -> Representations:
+    """`mlem_core.representations.layers.from_file` for one file of an analysis."""
+    how = HowRead(
+        first_column=dict(spec.first_column).get(name, ""),
+        subject=int(dict(spec.subjects).get(name, 0)),
+        by_number=":" in dict(spec.axes).get(name, ""),
+    )
+    if over_repetitions(spec, name):
+        repeated = representations.from_file(path, stimuli, name, repetitions=True, **how)
+        return distances_of(repeated, spec.distance)
+    how["distances"] = distances = spec.distance_of(name) == PRECOMPUTED
+    source = representations.from_file(path, stimuli, name, **how)
+    if distances and (spec.distance != PRECOMPUTED or spec.already_squared):
+        # The same file taken as representations, or for other distances, is another source.
+        facts = {**source.facts, "distances": True, "source_identity": source.identity}
+        identity = f"{source.identity} distances{SQUARED * spec.already_squared}"
+        read = partial(_roots, source) if spec.already_squared else source._read
+        source = replace(source, identity=identity, facts=facts, _read=read)
+    return source
+
+
+def _roots(source: Representations, layer: int) -> FloatArray:
+    """The distances of a layer whose squares are given; below 0 remains below 0."""
+    squares = source[layer].astype(np.float64)
+    roots: FloatArray = np.copysign(np.sqrt(np.abs(squares)), squares)
+    return roots
+
+
+def distances_of(repeated: Representations, distance: str) -> Representations:
+    """Distances (n_stimuli, n_stimuli) over the repetitions of each stimulus."""
+    return replace(
+        repeated,
+        identity=f"{repeated.identity} {distance} {VERSION_OF_REPETITIONS}",
+        facts={**repeated.facts, "distances": True, "source_identity": repeated.identity},
+        _read=partial(_over_repetitions, repeated, distance),
+        distances=True,
+    )
+
+
+def _over_repetitions(repeated: Representations, distance: str, layer: int) -> FloatArray:
+    from scipy.spatial.distance import squareform
+
+    where = f"{repeated.name} layer {layer}"
+    distances: FloatArray = squareform(
+        np.sqrt(squared_distances(repeated[layer], distance, layer=where))
+    )
+    return distances
+
+
+def representations_of(analysis: Analysis, model: str, store: Store) -> Representations:
+    """The representations of one of the models of an analysis, from the store or from its file.
+
+    Raises InputError: they are no longer in the store, or the file has gone; or its content, or the
+    weights of the model, are others than those that were analysed.
+    """
+    spec, files = analysis.spec, dict(analysis.spec.representations)
+    source: Representations | None
+    if model in files:
+        source = file_representations(spec, analysis.whole, files[model], model)
+    else:
+        source = representations.kept_states(analysis.whole, model, store, spec.extraction)
+    if source is None:
+        raise InputError(
+            f"the representations of {model} are no longer in the store; run the analysis "
+            "again to have them."
+        )
+    analysed = analysis.manifest["models"].get(model, {})
+    if not same_content(analysed, source.facts):
+        raise InputError(
+            f"{model} is no longer what was analysed: its files have changed; run the analysis "
+            "again."
+        )
+    return view(source, analysis.rows, spec.kept.identity, spec.units)
+
+
+def without_representations(analysis: Analysis, models: Sequence[str], store: Store) -> list[str]:
+    """Names of the models for which `representations_of` has nothing."""
+
+    def lacks(model: str) -> bool:
+        try:
+            representations_of(analysis, model, store)
+        except InputError:
+            return True
+        return False
+
+    return list(filter(lacks, models))

@@ -1,0 +1,379 @@
+"""Importances and ρ that permuted labels have, for all layers.
+
+Of an importance: chance at the level of each feature. Of ρ, a test: under the hypothesis that a
+layer has nothing to do with the features, sentences of the same fold and of as many stimuli can
+change their labels (all feature values, word by word). Where folds are over items (words), it is
+items that do; where they are over both, the stimuli that an item has in a part of the folds. For
+each permutation the model is fitted and scored anew with the whole cross-validation: with the
+weights of the true labels the test would find far more than 5 in 100, because folds that test one
+model have trained the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
+
+import numpy as np
+import pandas as pd
+
+from mlem_core.analysis.analysis import Analysis, Selection
+from mlem_core.base.errors import InputError
+from mlem_core.base.parallel import one_thread_each
+from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Report, counting, in_parts
+from mlem_core.estimators.registry import FoldFits, Solution, Solver, estimator_named
+from mlem_core.estimators.training_pairs import TrainingPairs
+from mlem_core.inference.intervals import PERMUTATIONS, SIGNIFICANT, check_permutations
+from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.permutation_null import PermutationNull, corrected_p, permutation_null
+from mlem_core.measures.importance import permutation_importance
+from mlem_core.pairs.designs import PairDesign, places_of
+from mlem_core.pairs.permuted_moments import PermutedFeature, Target
+from mlem_core.pairs.scored_pairs import FoldPairsIndex, ScoredPairs
+from mlem_core.pairs.statistics import PairStatistics
+from mlem_core.stimuli.folds import untested_items
+from mlem_core.stimuli.levels import exchanges
+from mlem_core.storage.store import Stage, Store
+
+IMPORTANCE_CHANCE = Stage("importance-chance", 3, pd.DataFrame)
+# Numbers of pairs that are in memory together.
+CHUNK_NUMBERS = 2**27
+# Permutations of a feature, and of all labels, whose moments are in memory together.
+AT_ONCE = 40
+
+
+def importances_by_chance(
+    analysis: Analysis,
+    store: Store,
+    selection: Selection,
+    n_permutations: int = PERMUTATIONS,
+    report: Report | None = None,
+) -> pd.DataFrame:
+    """Importances when the labels of a feature are permuted at its level; kept in the store.
+
+    The models are fitted anew for each permutation of each feature, with the penalties that were
+    chosen for the true labels: one feature of several hardly changes them.
+
+    Raises InputError: interactions; fewer than 20 permutations; representations that are no longer
+    in the store.
+
+    Parameters
+    ----------
+    selection : an estimator that is slow takes hours
+    report : called as the permutations are done
+
+    Returns
+    -------
+    model, layer, feature, unit, moved, importance, chance (mean over permutations), excess, p
+    (corrected over the features of a layer); NaN in the last three where too few stimuli change
+    their labels
+    """
+    check_permutations(n_permutations)
+    if selection.interactions:
+        raise InputError(
+            "importances by chance are of single features; found interactions, so choose an "
+            "analysis without them."
+        )
+    tables = _of_chunks(analysis, store, selection, n_permutations, report or (lambda _: None))
+    return IMPORTANCE_CHANCE.get(
+        store,
+        analysis.key(selection, permutations=n_permutations),
+        lambda: pd.concat(tables, ignore_index=True),
+    )
+
+
+def above_chance(table: pd.DataFrame | None, layer: Layer, feature: str) -> bool | None:
+    """Whether a feature matters more in a layer than permuted labels; None where it is not known.
+
+    Parameters
+    ----------
+    table : of `importances_by_chance`
+    """
+    if table is None:
+        return None
+    at = (table["model"] == layer[0]) & (table["layer"] == layer[1])
+    p = table.loc[at & (table["feature"] == feature), "p"]
+    return bool(p.iloc[0] < SIGNIFICANT) if len(p.dropna()) else None
+
+
+def _of_chunks(
+    analysis: Analysis, store: Store, chosen: Selection, n_permutations: int, report: Report
+) -> Iterator[pd.DataFrame]:
+    """The table of a few layers at a time."""
+    size = max(1, CHUNK_NUMBERS // (2 * analysis.pairs.n_pairs))
+    starts, n_features = range(0, len(chosen.layers), size), len(chosen.features)
+    progress = counting(report, "permuting labels", "permutations")
+    total, done = len(starts) * n_features * n_permutations, count()
+    progress(0, total)
+    for start in starts:
+        layers = chosen.layers[start : start + size]
+        pairs = LayerPairs.of(analysis, layers, store, chosen.features, False)
+        stimuli = pairs.stimuli_of(analysis.stimuli)
+        importances = PermutedImportances.of(pairs, estimator_named(chosen.estimator).model())
+        nulls = []
+        for feature, name in enumerate(pairs.statistics.features):
+            # The same permutations for all layers.
+            rng = np.random.default_rng([feature, n_permutations])
+            ways = exchanges(stimuli, pairs.folds, name)
+            pilot = partial(importances.of_feature, feature)
+            drawn = partial(pilot, progress=lambda *_: progress(min(next(done), total), total))
+            values = stimuli.values(name)
+            nulls.append(permutation_null(ways, values, drawn, n_permutations, rng, pilot))
+        yield _table(layers, pairs.statistics.features, nulls)
+
+
+@dataclass(frozen=True)
+class PermutedImportances:
+    """Importances of features whose values are permuted, in n_layers layers.
+
+    Attributes
+    ----------
+    pairs : of the true values
+    model : fitted for each permutation
+    solution : that of the true values, whose penalties are held
+    tests : the pairs that test each fold, one by one
+    """
+
+    pairs: LayerPairs
+    model: Solver
+    solution: Solution
+    tests: ScoredPairs
+
+    @classmethod
+    def of(cls, pairs: LayerPairs, model: Solver) -> PermutedImportances:
+        """Fit the true values.
+
+        Raises InputError: as the model does.
+        """
+        statistics = pairs.statistics
+        design = _design(pairs)
+        tests = []
+        for fold in range(statistics.n_folds):
+            stimuli = np.flatnonzero(pairs.folds == fold)
+            index = replace(FoldPairsIndex.of(statistics.columns, stimuli, design), groups=None)
+            of_layers = [index.rank_sums(squared[index.places]) for squared in pairs.squared]
+            ranks, squares = zip(*of_layers, strict=True)
+            tests.append(index.with_layers(np.stack(ranks), np.stack(squares)))
+        solution = _solve(model, pairs, statistics)
+        return cls(pairs, model, solution, ScoredPairs(tuple(tests)))
+
+    @property
+    def importance(self) -> FloatArray:
+        """(n_layers, n_features) importances of the true values, means over folds."""
+        tests = self.pairs.statistics.tests
+        return permutation_importance(tests, self.solution.coef).drop.mean(axis=1)
+
+    def of_feature(
+        self, feature: int, givers: IntArray, progress: Counted | None = None
+    ) -> FloatArray:
+        """(n_permutations, n_layers) importance of a feature under permutations, means over folds.
+
+        Parameters
+        ----------
+        feature : by number
+        givers : (n_permutations, n_stimuli) the stimulus whose value each has
+        progress : called with the number of permutations done and their total
+        """
+        moments, drops, can_group = self.pairs.statistics.moments, [], self._can_group(feature)
+        targets: list[Target] = [*self.pairs.squared, *self.pairs.ranks]
+        for start in range(0, len(givers), AT_ONCE):
+            some = givers[start : start + AT_ONCE]
+            permuted = PermutedFeature(moments.columns, (feature,), some, moments.block)
+            with one_thread_each():
+                of_permutations = list(permuted.moments(moments, targets))
+            for of_permutation in of_permutations:
+                columns, folds = of_permutation.columns, []
+                for pairs, is_grouped in zip(self.tests.folds, can_group, strict=True):
+                    permuted_pairs = replace(pairs, columns=columns)
+                    folds.append(
+                        permuted_pairs.of_columns(columns) if is_grouped else permuted_pairs
+                    )
+                tests = ScoredPairs(tuple(folds))
+                statistics = PairStatistics(of_permutation, tests)
+                weights = _solve(self.model, self.pairs, statistics, self.solution).coef
+                drop = permutation_importance(tests, weights, parts=[feature]).drop
+                drops.append(drop[:, :, feature].mean(axis=1))
+                if progress is not None:
+                    progress(len(drops), len(givers))
+        return np.stack(drops)
+
+    def _can_group(self, feature: int) -> list[bool]:
+        """For each fold, whether its test pairs can be grouped by the other features."""
+        columns = self.tests.columns
+        rest = [number for number in range(len(columns.features)) if number != feature]
+        if not rest:
+            return [True] * len(self.tests.folds)
+        others = columns.of_features(rest).columns
+        return [pairs.of_columns(others).is_grouped for pairs in self.tests.folds]
+
+
+def _design(pairs: LayerPairs) -> PairDesign:
+    """All pairs of the stimuli, with those that test no fold."""
+    items = untested_items(pairs.folds, pairs.groups, pairs.items)
+    return PairDesign.complete(len(pairs.folds), items)
+
+
+def _solve(
+    model: Solver, pairs: LayerPairs, statistics: PairStatistics, held: Solution | None = None
+) -> Solution:
+    """Metrics without each fold, of statistics of these pairs; with the penalties of another."""
+    model.check()
+    folds = range(statistics.n_folds)
+    if model.needs_pairs:
+        return model.solve(statistics, folds, training_pairs(pairs, statistics))
+    if held is None:
+        return model.solve(statistics, folds)
+    return Solution(model.refit(statistics, held))
+
+
+def training_pairs(pairs: LayerPairs, statistics: PairStatistics) -> TrainingPairs:
+    """Pairs for estimators that are fitted to single ones, with the columns of statistics."""
+    squared = pairs.squared
+    return TrainingPairs.of(
+        statistics.columns, pairs.folds, len(squared), lambda layer: squared[layer], _design(pairs)
+    )
+
+
+def _table(
+    layers: tuple[Layer, ...], features: tuple[str, ...], nulls: Sequence[PermutationNull]
+) -> pd.DataFrame:
+    """The rows of some layers."""
+    draws = np.stack([null.draws for null in nulls], axis=1)
+    known = np.array([not null.unknown for null in nulls])
+    importance = draws[0].T
+    chance = np.where(known[:, None], draws[1:].mean(axis=0), np.nan).T
+    of_layers = pd.DataFrame(layers, columns=["model", "layer"])
+    units = pd.DataFrame(
+        {
+            "feature": features,
+            "unit": [null.unit for null in nulls],
+            "moved": [null.moved for null in nulls],
+        }
+    )
+    return of_layers.merge(units, how="cross").assign(
+        importance=importance.ravel(),
+        chance=chance.ravel(),
+        excess=(importance - chance).ravel(),
+        p=corrected_p(draws, known).T.ravel(),
+    )
+
+
+# Permutations for what the score of a layer is by chance.
+SCORE_PERMUTATIONS = 199
+# Of `score_above_chance`, by how many permutations.
+CHANCE = Stage("score-chance", 4, pd.DataFrame)
+
+
+def permuted_pairs(pairs: LayerPairs, layer: int, labels: IntArray) -> LayerPairs:
+    """The pairs of one layer under permuted labels, a permutation in a layer's place.
+
+    Labels change places with others of the same folds, so that it is the distances that do, between
+    stimuli whose features, and so the columns of their pairs, stay.
+
+    Parameters
+    ----------
+    layer : by position
+    labels : (n_permutations, n_stimuli) the stimulus whose labels each has, see
+        `mlem_core.pairs.resampling_units.StimulusUnits.permuted`
+    """
+    n = len(pairs.folds)
+    first, second = np.triu_indices(n, 1)
+    squared = []
+    for row in labels:
+        place = np.empty(n, dtype=np.int64)
+        place[row] = np.arange(n)
+        squared.append(pairs.squared[layer][places_of(place[first], place[second], n)])
+    return LayerPairs.of_distances(
+        [(pairs.layers[layer][0], number) for number in range(len(labels))],
+        squared,
+        pairs.statistics.columns,
+        pairs.folds,
+        pairs.groups,
+        pairs.items,
+        untested_items=_design(pairs).items,
+    )
+
+
+def score_above_chance(
+    pairs: LayerPairs,
+    model: Solver,
+    *,
+    n_permutations: int = 999,
+    seed: int = 0,
+    observed: FloatArray | None = None,
+    progress: Counted | None = None,
+) -> pd.DataFrame:
+    """Test each layer's held-out ρ (mean over folds) against permuted labels.
+
+    Models are fitted and scored anew for each permutation, with the choice of their penalties.
+
+    Parameters
+    ----------
+    observed : (n_layers,) ρ of the true labels where each fold has chosen the model; by default
+        that of the model
+    progress : called with the number of permutations done and their total, of all layers
+
+    Returns
+    -------
+    model, layer, rho, chance (mean of the permuted ρ), p
+    """
+    observed = _fits(model, pairs).rho.mean(axis=1) if observed is None else observed
+    labels = pairs.units.permuted(n_permutations, np.random.default_rng(seed))
+    total, rows = len(pairs.layers) * n_permutations, []
+    for layer, (name, number) in enumerate(pairs.layers):
+        chance: list[float] = []
+        for start in range(0, n_permutations, AT_ONCE):
+            permuted = permuted_pairs(pairs, layer, labels[start : start + AT_ONCE])
+            chance += _fits(model, permuted).rho.mean(axis=1).tolist()
+            if progress is not None:
+                progress(layer * n_permutations + len(chance), total)
+        above = int((np.array(chance) >= observed[layer] - 1e-12).sum())
+        p = (1 + above) / (1 + n_permutations)
+        rows.append((name, number, observed[layer], np.mean(chance), p))
+    return pd.DataFrame(rows, columns=["model", "layer", "rho", "chance", "p"])
+
+
+def _fits(model: Solver, pairs: LayerPairs) -> FoldFits:
+    needed = training_pairs(pairs, pairs.statistics) if model.needs_pairs else None
+    return model.cross_validate(pairs.statistics, needed)
+
+
+def kept_chance(
+    analysis: Analysis,
+    store: Store,
+    selection: Selection,
+    n_permutations: int = SCORE_PERMUTATIONS,
+    report: Report | None = None,
+) -> pd.DataFrame:
+    """`score_above_chance` of what is chosen of an analysis; kept in the store.
+
+    Raises InputError: representations that are no longer in the store.
+
+    Parameters
+    ----------
+    selection : an estimator that is slow takes hours
+    report : called as the permutations are done
+    """
+    progress = counting(report or (lambda _: None), "permuting labels", "permutations")
+    parts = in_parts(progress, len(selection.layers))
+    of_pairs = estimator_named(selection.estimator).of_pairs
+    rho = None if of_pairs else analysis.fits_of(selection).fits.rho.mean(axis=1)
+
+    def of_layers() -> Iterator[pd.DataFrame]:
+        for done, (layer, part) in enumerate(zip(selection.layers, parts, strict=True)):
+            part(0, n_permutations)
+            yield score_above_chance(
+                LayerPairs.of(analysis, [layer], store, selection.features, selection.interactions),
+                estimator_named(selection.estimator).model(),
+                n_permutations=n_permutations,
+                observed=None if rho is None else rho[done : done + 1],
+                progress=part,
+            )
+
+    return CHANCE.get(
+        store,
+        analysis.key(selection, permutations=n_permutations),
+        lambda: pd.concat(of_layers(), ignore_index=True),
+    )

@@ -1,0 +1,403 @@
+"""Arrays in files of each format: what is in them, read with care where they lie, never unpickled.
+
+What is not compressed is memory-mapped, and looked at in blocks of rows.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import struct
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlem_core.base.errors import InputError, readable
+from mlem_core.base.files import ScratchFolder
+from mlem_core.base.resources import check_memory
+from mlem_core.base.text import short
+from mlem_core.stimuli.columns import NUMBER, number_of, rows_of_numbers, text_of
+from mlem_core.stimuli.neural_rows import are_distances
+from mlem_core.storage.digests import Stamp, stamp
+
+T = TypeVar("T")
+
+_PIECE = 2**20  # bytes that are read at a time
+_READING_HEADER = threading.Lock()
+# Kinds of safetensors' numbers that NumPy has, or that floats of 32 bits hold (BF16).
+_NUMBERS = {"F16", "F32", "F64", "BF16", "BOOL"} | {
+    f"{sign}{bits}" for sign in "IU" for bits in (8, 16, 32, 64)
+}
+# Kinds of safetensors' floats: name there -> name in numpy; bfloat16 has none.
+_FLOATS = {"F16": "float16", "F32": "float32", "F64": "float64", "BF16": "bfloat16"}
+ADVICE = "choose fewer units, or save it as float32 without compression (numpy.savez)"
+# What a first column may be that counts or names the rows.
+FIRST_COLUMN = {
+    "skip": "row numbers, left out",
+    "unit": "a unit, as the others",
+    "names": "names of the stimuli, values of one of their columns",
+}
+# What the names in the first column of a CSV are called as an array, and columns of identifiers.
+FIRST_NAME = "the first column"
+_IDENTIFIERS = frozenset(
+    ("id", "idx", "index", "item", "participant", "row", "stim", "stimulus", "subject", "trial")
+)
+# Of MATLAB, the classes of its arrays of real numbers: name there -> name in NumPy.
+_MATLAB = {"double": "float64", "single": "float32", "logical": "uint8"} | {
+    f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
+}
+# SciPy's reader (1.17) ends the process on some damaged files, so it runs in a process of its own.
+_LOAD_MATLAB = """
+import sys, numpy, scipy.io
+path, folder, *names = sys.argv[1:]
+for number, name in enumerate(names):
+    array = scipy.io.loadmat(path, variable_names=[name])[name]
+    if array.dtype.hasobject:  # a cell array, of texts
+        cells = [cell.item() if cell.size else "" for cell in array.ravel()]
+        array = numpy.array(cells, dtype=None if {*map(type, cells)} == {str} else object)
+    numpy.save(f"{folder}/{number}.npy", array, allow_pickle=False)
+"""
+
+
+class CountsRows(InputError):
+    """The first column of a CSV may be row numbers or names, and it was not said."""
+
+
+class FileArray(NamedTuple):
+    """An array of a file.
+
+    shape, dtype : of its numbers
+    is_text : whether it holds texts, which are no layer but may name the rows
+    problem : what is wrong with its type, "" for nothing
+    read : gives the array, memory-mapped where it is not compressed; raises `InputError` where it
+        is damaged
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    problem: str
+    read: Callable[[], NDArray[Any]]
+    is_text: bool = False
+
+
+def plain_name(name: str) -> str:
+    """The name of an array, as messages have it."""
+    return name if name.isprintable() and 0 < len(name) <= 60 else short(name)
+
+
+def array_name(name: str, path: Path) -> str:
+    """Name of an array of a file in messages."""
+    return f"array {plain_name(name)} of {path.name}"
+
+
+def npy_file(path: Path) -> NDArray[Any]:
+    """The array of an .npy file, memory-mapped; several threads may call it at once.
+
+    Raises ValueError: the file is longer or shorter than its array, or no array of numbers.
+    """
+    array = _with_header(lambda: np.lib.format.open_memmap(path, mode="r"))
+    _check_length(array.shape, array.dtype, path.stat().st_size - array.offset)
+    return np.asarray(array)
+
+
+def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether columns come first, and type of an array in NumPy's format."""
+
+    def read() -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+        file.seek(0)
+        if np.lib.format.read_magic(file) == (1, 0):
+            return np.lib.format.read_array_header_1_0(file)
+        return np.lib.format.read_array_header_2_0(file)
+
+    return _with_header(read)
+
+
+def _with_header(read: Callable[[], T]) -> T:
+    """The result of `read`, which has NumPy read a header.
+
+    NumPy takes a header for Python, which CPython 3.11 confuses where two threads do it. One thread
+    at a time reads here; a file is read again if one that reads elsewhere was in the way.
+    """
+    with _READING_HEADER:
+        try:
+            return read()
+        except SystemError:
+            return read()
+
+
+def _check_length(shape: tuple[int, ...], dtype: np.dtype[Any], n_bytes: int) -> None:
+    """Raise ValueError where so many bytes are no array of this shape, or one and something else.
+
+    NumPy leaves unread what is behind an array, a second one for instance.
+    """
+    expected = math.prod(shape) * dtype.itemsize
+    if not dtype.hasobject and n_bytes != expected:
+        raise ValueError(f"{n_bytes} bytes for an array of {expected} bytes of {dtype}")
+
+
+def _in_npz(path: Path) -> Iterator[tuple[str, FileArray]]:
+    with zipfile.ZipFile(path) as archive, path.open("rb") as raw:
+        for member in archive.infolist():
+            name = member.filename.removesuffix(".npy")
+            read: Callable[[], NDArray[Any]] = partial(_read_packed, path, name)
+            if member.filename == name:
+                yield name, FileArray((), "", "is no array", read)
+                continue
+            packed = member.compress_type != zipfile.ZIP_STORED
+            if packed:
+                what = f"{array_name(name, path)}, which is compressed,"
+                check_memory(member.file_size, what, ADVICE)
+            with archive.open(member) as file:
+                shape, columns_first, dtype = _npy_header(file)
+                begin = file.tell()
+                _check_length(shape, dtype, member.file_size - begin)
+                if not packed and not dtype.hasobject:
+                    # What is mapped later is checked against its checksum now.
+                    while file.read(_PIECE):
+                        pass
+                    # The lengths of name and extra field are those of the member's own header.
+                    raw.seek(member.header_offset + 26)
+                    begin += member.header_offset + 30 + sum(struct.unpack("<HH", raw.read(4)))
+                    order = "F" if columns_first else "C"
+                    read = partial(np.memmap, path, dtype, "r", begin, shape, order)
+            yield name, FileArray(shape, str(dtype), _problem(dtype), read, dtype.kind in "US")
+
+
+def _problem(dtype: np.dtype[Any]) -> str:
+    if dtype.hasobject:
+        return (
+            "holds Python objects (a pickle), which are never read; expected numbers, so save each "
+            "layer of a dict or list as an array: numpy.savez(file, layer_00=..., layer_01=...)"
+        )
+    if dtype.kind not in "fiub":
+        return f"holds {dtype}; expected real numbers"
+    if dtype.itemsize > 8:
+        return f"holds {dtype}; expected floats of at most 64 bits"
+    return ""
+
+
+def _read_packed(path: Path, name: str) -> NDArray[Any]:
+    def read() -> NDArray[Any]:
+        with np.load(path, allow_pickle=False) as arrays:
+            return np.asarray(arrays[name])
+
+    return _with_header(read)
+
+
+def _in_npy(path: Path) -> Iterator[tuple[str, FileArray]]:
+    with path.open("rb") as file:
+        shape, _, dtype = _npy_header(file)
+    if not dtype.hasobject:
+        npy_file(path)
+    yield "layer_00", FileArray(shape, str(dtype), _problem(dtype), partial(npy_file, path))
+
+
+def _in_safetensors(path: Path) -> Iterator[tuple[str, FileArray]]:
+    from safetensors import safe_open
+
+    with safe_open(path, framework="numpy") as file:
+        for name in file.keys():  # noqa: SIM118 (it is no dict)
+            part = file.get_slice(name)
+            kind, shape = part.get_dtype(), tuple(part.get_shape())
+            problem = "" if kind in _NUMBERS else f"holds {kind}; expected real numbers"
+            read = partial(_read_safetensors, path, name)
+            yield name, FileArray(shape, _FLOATS.get(kind, kind), problem, read)
+
+
+def _read_safetensors(path: Path, name: str) -> NDArray[Any]:
+    import torch
+    from safetensors import safe_open
+
+    # PyTorch maps the file, where NumPy would get a copy, and knows bfloat16.
+    with safe_open(path, framework="pt") as file:
+        tensor = file.get_tensor(name)
+    if tensor.dtype == torch.bfloat16:
+        tensor = tensor.float()
+    return np.asarray(tensor.numpy())
+
+
+def _in_mat(path: Path) -> Iterator[tuple[str, FileArray]]:
+    from scipy.io import whosmat
+    from scipy.io.matlab import matfile_version
+
+    version = matfile_version(path)[0] if path.stat().st_size > 128 else 0
+    if version != 1:
+        what = "of version 7.3" if version == 2 else "of no version from 5 to 7.2"
+        raise InputError(
+            f"{path.name} is a MATLAB file {what}; save it with save('file.mat', ..., '-v7'), "
+            "or as .npz."
+        )
+    variables = whosmat(path)
+    # A name with underscores is that of what functions of the file share.
+    variables = [variable for variable in variables if not variable[0].startswith("__")]
+    numbers = tuple(name for name, _, kind in variables if kind in _MATLAB)
+    for name, shape, kind in variables:
+        dtype = np.dtype(_MATLAB.get(kind, "V"))
+        problem = (
+            ""
+            if kind in _MATLAB
+            else f"is a {kind} array; expected real numbers, a variable a layer"
+        )
+        if kind in ("char", "cell"):
+            labels = partial(_read_mat, path, (name,), name, np.dtype("U"))
+            try:
+                shape, is_text = labels().shape, True
+            except ValueError:
+                is_text = False
+            if is_text:
+                yield name, FileArray(shape, "text", problem, labels, True)
+                continue
+        n_bytes = math.prod(map(int, shape)) * dtype.itemsize
+        check_memory(2 * n_bytes, array_name(name, path), "choose fewer units, or save it as .npz")
+        read = partial(_read_mat, path, numbers, name, dtype)
+        yield name, FileArray(shape, str(dtype), problem, read)
+
+
+def _read_mat(path: Path, names: tuple[str, ...], name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
+    folder = _unpacked_mat(path, stamp(path), names)
+    array = np.load(f"{folder.path}/{names.index(name)}.npy", allow_pickle=False)
+    if dtype.kind == "U":
+        if array.dtype.kind != "U":
+            raise ValueError("cells of numbers")
+        return array
+    if problem := _problem(array.dtype):  # complex, which the header does not say
+        raise InputError(f"{array_name(name, path)} {problem}.")
+    return np.ascontiguousarray(array, dtype)
+
+
+@lru_cache(maxsize=4)
+def _unpacked_mat(path: Path, now: Stamp | None, names: tuple[str, ...]) -> ScratchFolder:
+    """Folder with the arrays of these names as .npy files, by their numbers."""
+    folder = ScratchFolder("matlab")
+    command = [sys.executable, "-I", "-c", _LOAD_MATLAB, str(path), str(folder.path), *names]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    if done.returncode:
+        raise ValueError(" ".join(done.stderr.splitlines()[-1:]) or "its numbers cannot be read")
+    return folder
+
+
+_READERS = {".npz": _in_npz, ".npy": _in_npy, ".safetensors": _in_safetensors, ".mat": _in_mat}
+# Endings of files that can hold representations.
+FORMATS = (*_READERS, ".csv")
+
+
+def arrays_in(path: Path, first_column: str = "") -> dict[str, FileArray]:
+    """The arrays of a file of a known format, by their names; raises `InputError` for damage."""
+    suffix = path.suffix.lower()
+    if suffix == ".csv":
+        return _csv_arrays(path, first_column)
+    whole = partial(readable, path.name, f"{suffix} file", Exception)
+
+    def guarded(read: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+        with whole():
+            return np.asarray(read())
+
+    arrays: dict[str, FileArray] = {}
+    with whole():
+        for name, array in _READERS[suffix](path):
+            if name in arrays:
+                raise InputError(f"{path.name} has two arrays named {short(name)}; expected one.")
+            arrays[name] = array._replace(read=partial(guarded, array.read))
+    return arrays
+
+
+def _csv_arrays(path: Path, first_column: str) -> dict[str, FileArray]:
+    """The layer of a CSV, with or without a header, and the names of its rows where it has some.
+
+    Raises InputError: it cannot be read; a cell is no number. Raises CountsRows: it is not said
+    what the first column is, which may be row numbers (`_counting`).
+    """
+    table = _parse_csv(path, stamp(path))
+    names, without = table.names, first_column in ("skip", "names")
+    if names and first_column == "unit":
+        raise InputError(
+            f"the first column of {path.name} has {short(names[0])} in row 1; expected numbers for "
+            "a unit, so leave the column out or let it name the stimuli."
+        )
+    if not names and not first_column and (how := _counting(table)):
+        raise CountsRows(
+            f"the first column of {path.name} {how}, as row numbers that pandas writes or an "
+            "identifier; save the file without it (to_csv(..., index=False)), or say whether to "
+            "skip it, that it is a unit, or that it names the stimuli (--first-column NAME=skip, "
+            "NAME=unit or NAME=names)."
+        )
+    if first_column == "names" and not names:
+        names = tuple(str(text_of(number)) for number in table.numbers[:, 0].tolist())
+
+    def read() -> NDArray[Any]:
+        table = _parse_csv(path, stamp(path))
+        return table.numbers[:, 1:] if without and not table.names else table.numbers
+
+    arrays = {"layer_00": FileArray(read().shape, "float64", "", read)}
+    if names and first_column != "skip":
+        arrays[FIRST_NAME] = FileArray((len(names),), "text", "", partial(np.array, names), True)
+    return arrays
+
+
+class _Csv(NamedTuple):
+    """The numbers (n_rows, n_units) of a CSV, names of its rows or (), and of its first column."""
+
+    numbers: NDArray[np.float64]
+    names: tuple[str, ...]
+    corner: str | None
+
+
+def _counting(table: _Csv) -> str:
+    """Description of a first column that counts or names the rows; "" where it does not."""
+    n, width = table.numbers.shape
+    if table.corner is not None and not table.corner.strip():
+        return "has no name"
+    if width < 2:
+        return ""
+    name = (table.corner or "").strip().casefold()
+    if name in _IDENTIFIERS or name.endswith("_id"):
+        return f"is called {short(str(table.corner).strip())}"
+    ascending = np.sort(table.numbers[:, 0])
+    steps = np.diff(ascending)
+    all_whole = (ascending == np.rint(ascending)).all()
+    # Distances from the first of stimuli in a row count, too.
+    if n < 2 or not all_whole or steps[0] == 0 or (steps != steps[0]).any():
+        return ""
+    if n == width and are_distances(table.numbers):
+        return ""
+    return f"counts its rows, {ascending[0]:g} to {ascending[-1]:g}"
+
+
+@lru_cache(maxsize=1)  # it is looked at several times in a row
+def _parse_csv(path: Path, now: Stamp | None) -> _Csv:
+    with (
+        readable(path.name, "CSV file", csv.Error, ValueError),
+        path.open(encoding="utf-8-sig") as file,
+    ):
+        lines = filter(None, csv.reader(file, strict=True))
+        first, second = next(lines, []), next(lines, [])
+        is_number = [number_of(cell) is not None for cell in second]
+        # Names stand before numbers.
+        named = int(bool(second and second[0].strip()) and not is_number[0] and any(is_number))
+        header = _has_header(path, first[named:])
+        rows = chain([first] * (not header), [second] * bool(second), lines)
+        numbers, names = rows_of_numbers(rows, len(first), path.name, "a number", names=named)
+    return _Csv(numbers, tuple(map(str.strip, names)), first[0] if header else None)
+
+
+def _has_header(path: Path, first: list[str]) -> bool:
+    """Whether a first line is one of names; raises where there is none or it is no CSV's."""
+    if not first:
+        raise InputError(f"{path.name} is empty; expected a row of numbers for each stimulus.")
+    # A header is a first row with a name in it, or the numbers 0, 1, 2 ... of the columns.
+    names = [cell for cell in first if number_of(cell) is None]
+    if names and (numbers := [c for c in first if NUMBER.fullmatch(c) and not c.isdigit()]):
+        raise InputError(
+            f"the first row of {path.name} has {names[0][:40]!r} beside numbers such as "
+            f"{numbers[0]}; expected numbers only, or a header of names."
+        )
+    return bool(names) or (len(first) > 1 and first == [str(i) for i in range(len(first))])

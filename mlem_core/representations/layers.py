@@ -1,0 +1,276 @@
+"""Representations: one array a layer, from a model (through the store) or from a file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mlem_core.base.errors import unknown
+from mlem_core.base.resources import give_back_memory
+from mlem_core.base.typing import Counted
+from mlem_core.representations.array_files import npy_file
+from mlem_core.representations.arrays import Arrays, HowRead, check_repeated, open_arrays
+from mlem_core.representations.extraction import (
+    STAGE,
+    STANDARD,
+    VERSION,
+    ExtractionOptions,
+    extract,
+    layer_file,
+)
+from mlem_core.representations.forward import LoadedModel
+from mlem_core.representations.loading import open_model
+from mlem_core.representations.registry import identity
+from mlem_core.representations.tokens import SPECIAL_TOKENS, pooled
+from mlem_core.stimuli.columns import coded
+from mlem_core.stimuli.stimulus_set import StimulusSet, add_json
+from mlem_core.storage.store import Store
+
+
+@dataclass(frozen=True)
+class Representations:
+    """The representations of the stimuli in one system: (n_stimuli, n_units) for each layer.
+
+    Attributes
+    ----------
+    name : what the user calls it.
+    identity : digest of everything the arrays depend on; for a file, of its content.
+    layers : the layers' numbers, rising; layer 0 of a model is its embeddings. Where only some
+        of a model's layers were kept these are some of `every_layer`.
+    n_stimuli : rows of each array, in the order of the stimuli.
+    facts : what the manifest says about it (revision, dtype, pooling, special tokens ...).
+    left_out : a sentence for each layer that a file has but that cannot be used.
+    notes : sentences about how a file was read.
+    distances : whether the arrays are distances already, (n_stimuli, n_stimuli) each.
+    folder : of the store, where they lie; who sees it can read them too.
+    """
+
+    name: str
+    identity: str
+    layers: tuple[int, ...]
+    n_stimuli: int
+    facts: Mapping[str, Any]
+    _read: Callable[[int], NDArray[np.floating]]
+    left_out: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    distances: bool = False
+    folder: Path | None = None
+
+    def __getitem__(self, layer: int) -> NDArray[np.floating]:
+        """The array (n_stimuli, n_units) of a layer; `InputError` where there is none."""
+        if layer not in self.layers:
+            raise unknown(f"layer of {self.name}", str(layer), map(str, self.layers))
+        return self._read(layer)
+
+    @property
+    def every_layer(self) -> tuple[int, ...]:
+        """The numbers of all layers of the model or file."""
+        n: int | None = self.facts.get("n_layers")
+        return self.layers if n is None else tuple(range(n))
+
+    def of(self, layer: int, stimuli: NDArray[np.integer]) -> NDArray[np.floating]:
+        """The rows of some stimuli in a layer, or the distances among them."""
+        array = self[layer]
+        return array[np.ix_(stimuli, stimuli)] if self.distances else array[stimuli]
+
+
+def from_model(
+    stimuli: StimulusSet,
+    model: str | LoadedModel,
+    store: Store,
+    options: ExtractionOptions = STANDARD,
+    progress: Counted | None = None,
+) -> Representations:
+    """All layers' hidden states of the stimuli, from the store or else from the model.
+
+    A word stimulus is represented by the state of its last sub-token, a sentence by the mean
+    over its tokens, start and end tokens left out. Layer 0 is what enters the first block,
+    layer k what leaves block k (the last one after the final norm, where there is one).
+
+    Parameters
+    ----------
+    model : a name, see `mlem_core.representations.registry`; or a model that is already open.
+    progress : called with (done, total) sentences, at least once a second on a usual machine;
+        what it raises stops the work and leaves nothing behind.
+
+    Raises ModelUnavailable, InputError: as `open_model`; and naming the row, for a sentence longer
+    than the model reads or a word that the tokenizer has no token for.
+    """
+    report = progress or (lambda done, total: None)
+    n_sentences = len(set(stimuli.sentences))
+    whole = depends_on(stimuli, model, options)
+    if options.layers is not None:
+        kept = kept_states(stimuli, model, store, options)
+        if kept is not None:
+            report(n_sentences, n_sentences)
+            return kept
+
+    # No `Stage`: the arrays are larger than memory and written as they are computed.
+    def make(folder: Path) -> None:
+        report(0, n_sentences)
+        loaded = model
+        if isinstance(loaded, str):
+            loaded = open_model(loaded, options.device, options.dtype)
+        loaded.check_is(whole["model"])
+        facts = extract(stimuli, loaded, folder, options, report)
+        (folder / "facts.json").write_text(json.dumps(facts, indent=1))
+        del loaded
+        give_back_memory()
+
+    folder = store.entry(STAGE, VERSION, make, lambda: report(0, n_sentences), **whole)
+    report(n_sentences, n_sentences)
+    return _stored(folder, stimuli, model)
+
+
+def kept_states(
+    stimuli: StimulusSet,
+    model: str | LoadedModel,
+    store: Store,
+    options: ExtractionOptions = STANDARD,
+) -> Representations | None:
+    """The representations that `from_model` gives if they are in the store, else None.
+
+    In the place of some layers they may be all of them.
+    """
+    folder = store.find(STAGE, VERSION, **depends_on(stimuli, model, options))
+    if folder is None and options.layers is not None:
+        return kept_states(stimuli, model, store, replace(options, layers=None))
+    return None if folder is None else _stored(folder, stimuli, model)
+
+
+def depends_on(
+    stimuli: StimulusSet, model: str | LoadedModel, options: ExtractionOptions
+) -> dict[str, Any]:
+    """The key of the entry of hidden states beside `STAGE` and `VERSION`: all they depend on.
+
+    Raises InputError: there is no such model or pooling.
+    """
+    return {
+        "stimuli": _digest(stimuli),
+        "model": identity(model) if isinstance(model, str) else model.identity,
+        "pooling": pooled(stimuli.level, options.pooling).label,
+        "special_tokens": SPECIAL_TOKENS[options.special_tokens],
+        "dtype": options.dtype if isinstance(model, str) else model.dtype,
+        **({} if options.layers is None else {"layers": list(options.layers)}),
+    }
+
+
+def _digest(stimuli: StimulusSet) -> str:
+    """Digest of what the hidden states depend on: not the features, so that those may change."""
+    # That of [sentences, word_index] as JSON.
+    digest = hashlib.sha256(b"[[")
+    add_json(digest, *coded(pd.Series(stimuli.sentences)), ", ")
+    words = None if stimuli.word_index is None else stimuli.word_index.tolist()
+    digest.update(f"], {json.dumps(words)}]".encode())
+    return digest.hexdigest()
+
+
+def _stored(folder: Path, stimuli: StimulusSet, model: str | LoadedModel) -> Representations:
+    facts = json.loads((folder / "facts.json").read_text())
+    return Representations(
+        name=model if isinstance(model, str) else model.name,
+        identity=folder.name,  # the key
+        layers=tuple(facts.get("kept", range(len(facts["units"])))),
+        n_stimuli=len(stimuli),
+        facts=facts,
+        _read=partial(_mapped, folder),
+        folder=folder,
+    )
+
+
+def _mapped(folder: Path, layer: int) -> NDArray[np.floating]:
+    return npy_file(layer_file(folder, layer))
+
+
+def from_file(
+    path: str | Path,
+    stimuli: StimulusSet,
+    name: str | None = None,
+    *,
+    repetitions: bool = False,
+    **how: Unpack[HowRead],
+) -> Representations:
+    """Representations that something else made: a network, a brain recording.
+
+    Parameters
+    ----------
+    path : a `.npz` (without pickles) or `.safetensors` file with arrays `layer_00`, `layer_01`
+        ... of shape (n_stimuli, n_units), rows in the order of the stimuli; or one layer, as a
+        `.npy` or as a `.csv`, a row a stimulus and a column a unit, with or without a header. What
+        is not compressed is memory-mapped, see `mlem_core.representations.arrays`. Where no array
+        is called so, all are layers, numbered in their order, and keep their names
+        (`facts["layer_names"]`).
+    name : what to call it; without one, the file's name.
+    repetitions : give the repetitions of arrays (n_repetitions, n_stimuli, n_units) as they are,
+        and take no others; else their mean, as a note says.
+    how : `distances`: the arrays hold distances, (n_stimuli, n_stimuli) or condensed (n_pairs,),
+        and no representations. `first_column` of a `.csv`: "skip" for row numbers, "unit", or
+        "names" of the stimuli; to be said where it may be row numbers, as the index that pandas
+        writes; text there, and arrays of text, name the rows where a column of the stimuli has
+        their values, in any order. `subject`:
+        the number, from 1, of the one that is read where the first axis is over subjects.
+        `by_number`: layers are in the order of the numbers in their names ("120 ms").
+
+    Raises `InputError` naming array and row where the file cannot be used. A layer with values
+    that are not finite is left out (see `Representations.left_out`), unless all are so. Floats
+    keep their precision (at least float32), whole numbers become float64.
+    """
+    path = Path(path)
+    arrays = open_arrays(path, stimuli, **how)
+    distances, first_column = how.get("distances", False), how.get("first_column", "")
+    subject = how.get("subject", 0)
+    read_as = [first_column] * (first_column in ("skip", "names")) + [f"subject {subject}"] * bool(
+        subject
+    )
+    read_as += ["by number"] * how.get("by_number", False) + ["reordered"] * arrays.reordered
+    if arrays.order is not None:
+        read_as.append(f"rows {hashlib.sha256(arrays.order.astype('<i8').tobytes()).hexdigest()}")
+    named = {str(layer): array for layer, array in arrays.names.items()}
+    repeated = {str(layer): n for layer, n in arrays.repeated.items()}
+    if repetitions:
+        check_repeated(path, arrays, len(stimuli))
+    return Representations(
+        name=name if name is not None else path.stem,
+        identity=" ".join((arrays.digest, *read_as)),
+        layers=tuple(sorted(arrays.names)),
+        n_stimuli=len(stimuli),
+        facts={
+            "file": path.name,
+            "sha256": arrays.digest,
+            "arrays": arrays.dtypes,
+            **({"first_column": first_column} if first_column else {}),
+            **({"subject": subject} if subject else {}),
+            **({"layer_names": named} if arrays.named else {}),
+            **({"repetitions": repeated} if repeated else {}),
+        },
+        _read=partial(_mean, arrays) if arrays.repeated and not repetitions else arrays.read,
+        left_out=arrays.left_out,
+        notes=arrays.notes if repetitions else (*arrays.notes, *_averaged(path, arrays)),
+        distances=distances,
+    )
+
+
+def _mean(arrays: Arrays, layer: int) -> NDArray[np.floating]:
+    """A layer (n_stimuli, n_units), the mean over repetitions where it has some."""
+    array = arrays.read(layer)
+    return array.mean(axis=0, dtype=np.float64) if layer in arrays.repeated else array
+
+
+def _averaged(path: Path, arrays: Arrays) -> list[str]:
+    if not arrays.repeated:
+        return []
+    few, many = min(arrays.repeated.values()), max(arrays.repeated.values())
+    return [
+        f"{path.name} has {few if few == many else f'{few} to {many}'} repetitions of each "
+        "stimulus, whose mean is taken; the distance crossnobis compares them with each other. If "
+        "they are subjects, say so (--subject NAME=all)."
+    ]

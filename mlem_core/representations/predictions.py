@@ -1,0 +1,181 @@
+"""What a model predicts of words."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mlem_core.base.errors import InputError
+from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.representations.extraction import During, batches, untouched
+from mlem_core.representations.forward import LoadedModel, quietly
+from mlem_core.representations.loading import load_with_head, open_model
+from mlem_core.representations.tokens import TokenizedStimuli, tokenize
+from mlem_core.stimuli.stimulus_set import StimulusSet
+
+# A batch's logits are tokens times vocabulary: 100 MB at 50,000.
+MAX_TOKENS = 512
+# Space (byte-level, SentencePiece), new line, tab and return as tokens begin with them.
+_SPACES = ("Ġ", "▁", "Ċ", "ĉ", "č", "<0x20>", "<0x0A>", "<0x09>", "<0x0D>")
+
+
+def surprisal(
+    stimuli: StimulusSet, name: str, device: str = "auto", *, whole_words: bool = False
+) -> FloatArray:
+    """−log2 of the probability of each word after the words before it: (n_stimuli,), in bits.
+
+    The sum over the word's sub-tokens, what is glued to it included: of a text that goes on with
+    them, whether or not the word ends there. A start token comes before the sentence where the
+    model has one; without it the first word has nothing before it and is missing (NaN).
+
+    Parameters
+    ----------
+    stimuli : words
+    name : of a model, as for `mlem_core.representations.loading.open_model`
+    whole_words : of the word as a whole: times the probability that the next token begins another
+        word, divided by the one that the word's first token begins a word, where it begins with a
+        space (Pimentel and Meister 2024, Oh and Schuler 2024)
+
+    Raises InputError: the stimuli are sentences, the model is not causal or cannot be used, a row
+    cannot be read; for `whole_words`, no token begins with a space.
+    """
+    if stimuli.level != "word":
+        raise InputError(
+            f"surprisal is a feature of words in sentences, and the stimuli of {stimuli.name} are "
+            "none."
+        )
+    loaded = open_model(name, device)
+    if not loaded.causal:
+        raise InputError(
+            f"the model {name!r} sees what comes after a word, so that it gives no surprisal; "
+            "choose a causal one, such as smollm2 or gpt2."
+        )
+    begins = begins_word(loaded) if whole_words else None
+    tokens, model = tokenized(stimuli, loaded), load_with_head(loaded)
+    return word_predictions(tokens, loaded, model, begins=begins).surprisal
+
+
+def begins_word(loaded: LoadedModel) -> IntArray:
+    """Numbers of the tokens that begin another word, or end the text: (n,).
+
+    They begin with white space, as byte-level tokenizers and SentencePiece write it.
+
+    Raises InputError: there are none.
+    """
+    vocabulary = loaded.tokenizer.get_vocab()
+    spaces = [n for text, n in vocabulary.items() if text.startswith(_SPACES)]
+    if not any(len(text) > 1 for text in vocabulary if text.startswith(_SPACES[:2])):
+        raise InputError(
+            f"no token of {loaded.name} begins with a space, so that it does not say where a word "
+            "ends; choose surprisal in the place of word_surprisal."
+        )
+    return np.unique([*spaces, *loaded.tokenizer.all_special_ids])
+
+
+class Predictions(NamedTuple):
+    """Predictions of a causal model at words: (n_stimuli,) each.
+
+    surprisal : in bits, see `surprisal`
+    entropy : in bits, of the token after the word
+    likeliest : the number of the most likely token after the word
+    """
+
+    surprisal: FloatArray
+    entropy: FloatArray
+    likeliest: IntArray
+
+
+def word_predictions(
+    tokens: TokenizedStimuli,
+    loaded: LoadedModel,
+    model: Any,
+    during: During = untouched,
+    *,
+    begins: IntArray | None = None,
+) -> Predictions:
+    """Predictions at stimuli that are tokenised, from a model with its head.
+
+    Parameters
+    ----------
+    during : gives what the sentences of a batch, by their numbers, are run in
+    begins : of `begins_word`, for the surprisal of whole words
+    """
+    import torch
+
+    values, entropy = np.full((2, len(tokens.spans)), np.nan)
+    likeliest = np.zeros(len(tokens.spans), dtype=np.int64)
+    for batch in batches(tokens.lengths, MAX_TOKENS):
+        ids = torch.from_numpy(np.stack([tokens.tokens[i] for i in batch])).to(loaded.device)
+        with torch.inference_mode(), quietly(), during(batch):
+            logs = model(input_ids=ids).logits.float().log_softmax(dim=-1)
+            chosen = logs[:, :-1].gather(2, ids[:, 1:, None])[..., 0]
+            of_next = -(logs.exp() * logs).sum(dim=-1), logs.argmax(dim=-1)
+            ends = None if begins is None else logs[..., begins].logsumexp(dim=-1).double().cpu()
+        bits = -chosen.double().cpu().numpy() / math.log(2)
+        spread, best = (each.cpu().numpy() for each in of_next)
+        for at, i in enumerate(batch):
+            for row in tokens.stimuli[i]:
+                first, last = tokens.spans[row]
+                entropy[row] = spread[at, last] / math.log(2)
+                likeliest[row] = best[at, last]
+                # A sentence without a start token is predicted from its second token on.
+                first = max(first, int(tokens.level == "sentence"))
+                if 0 < first <= last:
+                    values[row] = bits[at, first - 1 : last].sum()
+                    if begins is not None and ends is not None:
+                        before = ends[at, first - 1] if tokens.tokens[i][first] in begins else 0.0
+                        values[row] += float(before - ends[at, last]) / math.log(2)
+    return Predictions(values, entropy, likeliest)
+
+
+def masked_surprisal(
+    tokens: TokenizedStimuli,
+    loaded: LoadedModel,
+    model: Any,
+    during: During = untouched,
+) -> FloatArray:
+    """−log2 of the probability of each stimulus where its tokens are masked: (n_stimuli,), in bits.
+
+    Its tokens are predicted independently, from the others of the sentence.
+
+    Parameters
+    ----------
+    model : with the head that predicts masked tokens
+    during : as in `word_predictions`
+
+    Raises InputError: the tokenizer has no token for what is masked.
+    """
+    import torch
+
+    mask = loaded.tokenizer.mask_token_id
+    if mask is None:
+        raise InputError(f"the tokenizer of {loaded.name} has no token for what is masked.")
+    sentence = np.zeros(len(tokens.spans), dtype=np.int64)
+    for number, rows in enumerate(tokens.stimuli):
+        sentence[rows] = number
+    values = np.full(len(tokens.spans), np.nan)
+    for batch in batches(tokens.lengths[sentence], MAX_TOKENS):
+        own = np.stack([tokens.tokens[i] for i in sentence[batch]])
+        ids = torch.from_numpy(own).to(loaded.device)
+        first, last = torch.from_numpy(tokens.spans[batch].T[..., None].copy()).to(loaded.device)
+        place = torch.arange(ids.shape[1], device=loaded.device)
+        hidden = (place >= first) & (place <= last)
+        with torch.inference_mode(), quietly(), during(sentence[batch]):
+            logits = model(input_ids=ids.masked_fill(hidden, mask)).logits.float()
+            logs = logits.log_softmax(dim=-1).gather(2, ids[..., None])[..., 0]
+        values[batch] = (-(logs * hidden).double().sum(dim=1) / math.log(2)).cpu().numpy()
+    return values
+
+
+def tokenized(stimuli: StimulusSet, loaded: LoadedModel) -> TokenizedStimuli:
+    """Stimuli as tokens of a model, after a start token where it has one.
+
+    Raises as `mlem_core.representations.tokens.tokenize`.
+    """
+    try:
+        return tokenize(stimuli, loaded, "start")
+    except InputError:
+        # It has no start token; where that is not the reason, the same is said again.
+        return tokenize(stimuli, loaded)

@@ -1,0 +1,456 @@
+"""The roles of the columns of a user's table, the stimuli that follow, and a table to begin with.
+
+A table whose columns have other names than the stimulus CSV becomes a `StimulusSet` once each
+column has a role: the sentence, the word in it that is the stimulus, an ordered or a nominal
+feature, what keeps stimuli together, or nothing. A column that is called as the contract has it
+has that role.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from mlem_core.base.errors import InputError, check_choice
+from mlem_core.base.parameters import names_in
+from mlem_core.base.text import listed, short, some
+from mlem_core.stimuli import table_warnings as doubts
+from mlem_core.stimuli import word_numbers
+from mlem_core.stimuli.columns import NUMBER, Cells, Kind, guess_kind, missing_marks, texts
+from mlem_core.stimuli.reading.content import ReadAs, Source
+from mlem_core.stimuli.reading.table import (
+    DETECTED,
+    SPAN,
+    Table,
+    carried_name,
+    having,
+    read_table,
+    with_words,
+)
+from mlem_core.stimuli.stimulus_csv import CARRIED, from_cells
+from mlem_core.stimuli.stimulus_set import ITEM, UNIT, StimulusSet, occurrences
+from mlem_core.stimuli.table_warnings import Doubt
+from mlem_core.stimuli.word_numbers import AUTO, COUNTS_FROM
+
+# In the order in which a list shows them, each with the sentence that explains it.
+ROLES = {
+    "sentence": "The sentence. One column has this role.",
+    "stimulus": "The name of a stimulus that is no text, in the place of the sentence.",
+    "word_index": "Which word of the sentence is the stimulus: its number, or the word.",
+    "ordered": "A feature whose values are numbers; two differ by their distance.",
+    "nominal": "A feature whose values are names; two differ or do not.",
+    "sentence_id": "Stimuli with the same value stay together in every split.",
+    "item": "What recurs from sentence to sentence, where that is not the word; intervals speak of "
+    "other items too.",
+    "unit": "What recurs too, such as the document, the speaker or the run: no feature, but what "
+    "labels without meaning would explain may follow it.",
+    "word": "The word that word_index counts to, to check it. Where no column is the sentence, "
+    "sentences are put together from the words of each sentence_id.",
+    "start_idx": "The character with which the word begins in its sentence, from 0.",
+    "end_idx": "The character after the word; with start_idx it does in the place of word_index.",
+    "ignore": "Carried along, but no feature.",
+}
+FEATURES = ("ordered", "nominal")
+_SENTENCES = ("sentence", "text", "sentences", "texts", "stimulus", "stimuli", "phrase")
+_INDICES = ("word_index", "word_idx", "word_number", "position_in_sentence")
+_PLACES = ("position", "word_position", "index")  # or a feature
+_WORDS = ("word", "target", "target_word", "token")
+_NAMES = ("stimulus", "stimuli")  # or sentences
+_NAME = re.compile(r"\S+|.*\.\w{2,4}")
+# A column of fewer different values is not guessed to be the sentence.
+_FEW = 5
+_GROUPS = ("sentence_id", "group", "item_id", "sentence_number")
+
+# A small stimulus CSV to begin with: words, both kinds of features, and empty cells.
+TEMPLATE = b"""\
+sentence,word_index,part_of_speech,number,tense,word_length
+the cat sleeps,1,noun,singular,,3
+the cat sleeps,2,verb,singular,present,6
+the cats slept,1,noun,plural,,4
+the cats slept,2,verb,,past,5
+a child sings loudly,1,noun,singular,,5
+a child sings loudly,2,verb,singular,present,5
+a child sings loudly,3,adverb,,,6
+two birds sang,0,numeral,plural,,3
+two birds sang,1,noun,plural,,5
+two birds sang,2,verb,,past,4
+"""
+
+
+def guess_roles(table: Table) -> dict[str, str]:
+    """A role of `ROLES` for each column, from its name and its values.
+
+    Parameters
+    ----------
+    table : of `read_table`
+    """
+    frame, names = table.frame, [str(column) for column in table.frame.columns]
+    sentence = _first(names, _SENTENCES)
+    if sentence is None:
+        # The column with the most words is the sentence, unless it is carried along.
+        words = {name: _mean_words(frame[name]) for name in names if not name.startswith("_")}
+        longest = max(words, key=lambda name: words[name], default=None)
+        sentence = longest if longest is not None and words[longest] >= 2 else None
+    special: dict[str | None, str] = {_first(names, _GROUPS): "sentence_id", ITEM: "item"}
+    if sentence and _first([sentence], _NAMES):
+        # Names, where most cells are single words, or paths of files.
+        cells = [cell.strip() for cell in frame[sentence] if cell]
+        if sum(bool(_NAME.fullmatch(cell)) for cell in cells) > len(frame) / 2:
+            return _with_features(table, special | {sentence: "stimulus"})
+    index, word = _first(names, _INDICES), _first(names, _WORDS)
+    inside = word and sentence and _share_inside(frame[word], frame[sentence]) >= 0.5
+    if index is None and inside:
+        index = _numbers_for(table, str(word), str(sentence))
+    span = SPAN if set(SPAN) <= set(names) else ()
+    if word and _first(names, _GROUPS) and _first(names, _SENTENCES) is None and not inside:
+        # A word a row, and no sentence.
+        return _with_features(
+            table, dict.fromkeys([index, *span], "ignore") | special | {word: "word"}
+        )
+    # Characters say which word it is, where nothing else does.
+    special |= {name: name if index is None and sentence else "ignore" for name in span}
+    if index is None and sentence is not None and not span:
+        # A column of words does, if they are words of the sentence; beside a number it checks it.
+        place = None if word else _first(names, _PLACES)
+        numbered = place and word_numbers.numbers_words(texts(frame[place]), texts(frame[sentence]))
+        index = word if inside else place if numbered else None
+    special = {sentence: "sentence", index: "word_index"} | special
+    if inside and index != word:
+        special[word] = "word"
+    return _with_features(table, special)
+
+
+def _with_features(table: Table, special: Mapping[str | None, str]) -> dict[str, str]:
+    """A role for each column, of those without a special one by their values."""
+    names, roles = [str(column) for column in table.frame.columns], {}
+    for name in names:
+        if name in special and name not in table.nameless:
+            roles[name] = special[name]
+        elif name.startswith(UNIT):
+            roles[name] = "unit"
+        elif name == "word":
+            roles[name] = "word"
+        elif name in table.nameless or name.startswith("_") or name in _WORDS:
+            roles[name] = "ignore"
+        else:
+            roles[name] = _feature(table.values(name), table.kinds.get(name))
+    return roles
+
+
+def _feature(cells: Cells, known: Kind | None = None) -> str:
+    """The kind of a feature, by its cells if it is not known; "ignore" where it can be none."""
+    return "ignore" if _no_feature(cells, known) else known or guess_kind(cells)
+
+
+def _no_feature(cells: Cells, known: Kind | None = None) -> str:
+    """Why cells can be no feature, in a clause; "" where they can."""
+    present = [cell for cell in cells if cell is not None]
+    values, ordered = set(present), guess_kind(cells) == "ordered"
+    if ordered and all(map(NUMBER.fullmatch, values)):
+        values = {str(float(value)) for value in values}
+    if len(values) < 2:
+        return "has one value only"
+    # Numbers of an odd form are said to be, unless the file declares them to be text.
+    text = known == "nominal" or not (ordered or any(map(NUMBER.fullmatch, values)))
+    if text and len(values) == len(present) >= _FEW:
+        if all(map(NUMBER.fullmatch, values)):
+            return "has numbers that the file declares as text (ordered takes them as numbers)"
+        return "has another value in each row"
+    if text and len(values) > max(20, len(present) / 2) and all(len(v.split()) > 1 for v in values):
+        return "has texts that seldom recur"
+    return ""
+
+
+def apply_roles(
+    table: Table,
+    roles: Mapping[str, str] | None = None,
+    kinds: Mapping[str, str] | None = None,
+    counts_from: str = AUTO,
+) -> StimulusSet:
+    """The stimuli that a table is with these roles of its columns.
+
+    The sentence becomes the column `sentence`, the word `word_index`, the group `sentence_id`, the
+    item `item`; what is ignored keeps its name with an underscore in front, a unit with `_unit_`.
+    In features the missing-value marks become missing values.
+
+    Parameters
+    ----------
+    table : of `read_table`
+    roles : column -> one of `ROLES`; a column that is not named keeps the role that is guessed
+    kinds : column -> one of `FEATURES`, for those that are features; of others it says nothing
+    counts_from : one of `COUNTS_FROM`, the number of the first word of a sentence
+
+    Raises InputError: an unknown column or role; no sentence or more than one; a word that is not
+    in its sentence, or is there twice; and as `from_frame`.
+    """
+    asked = dict(roles or {})
+    for column, role in asked.items():
+        check_choice("column", column, [str(name) for name in table.frame])
+        check_choice("role of a column", role, ROLES)
+    chosen = guess_roles(table) | asked
+    asked |= {name: kind for name, kind in (kinds or {}).items() if chosen.get(name) in FEATURES}
+    check_choice("number of the first word", counts_from, COUNTS_FROM)
+    if not having(chosen, "word_index"):
+        counts_from = "0"  # as words are counted here
+    about_words: list[Doubt] = []
+    table, chosen, notes = with_words(table, chosen | asked)
+    _check_roles(chosen, table.name)
+    columns: dict[str, list[str | None]] = {}
+    missing: dict[str, None] = {}  # in the order in which they occur
+    for column, role in ((str(name), chosen[str(name)]) for name in table.frame):
+        cells = texts(table.frame[column])
+        if role == "word_index":
+            sentences = texts(table.frame[having(chosen, "sentence")[0]])
+            words = [cell for name in having(chosen, "word") for cell in texts(table.frame[name])]
+            numbers, about_words = word_numbers.word_indices(
+                cells, sentences, words, column, counts_from
+            )
+            cells = [*numbers]
+        elif role in FEATURES:
+            marks = missing_marks(cells, table.read_as.missing)
+            stripped = ((cell or "").strip() for cell in dict.fromkeys(cells))
+            missing |= dict.fromkeys(cell for cell in stripped if cell in marks)
+            cells = table.values(column)
+        elif role == "unit":
+            column = column if column.startswith(UNIT) else UNIT + column.lstrip("_")
+        elif role in ("ignore", *SPAN):
+            column = carried_name(column, list(chosen))
+        if role == "sentence":
+            cells = [None if cell == "#N/A" else cell for cell in cells]  # of a spreadsheet
+        columns[role if role in (*CARRIED, "stimulus") else column] = cells
+    ordered, nominal = (having(chosen, kind) for kind in FEATURES)
+    stimuli = from_cells(list(columns), list(columns.values()), table.name, ordered, nominal)
+    read_as = replace(table.read_as, found=tuple(missing))
+    all_doubts = [*about_words, *_doubts(chosen, asked, replace(table, read_as=read_as))]
+    doubtful = (doubt.sentence for doubt in all_doubts)
+    notes = (*notes, *_notes(table, read_as, chosen, asked), *doubtful)
+    settled = tuple(doubt for doubt in all_doubts if doubt.option)
+    return replace(stimuli, notes=notes, doubts=settled)
+
+
+def read_csv(
+    source: Source,
+    *,
+    name: str | None = None,
+    read_as: ReadAs = DETECTED,
+    roles: Mapping[str, str] | None = None,
+    ordered: Iterable[str] = (),
+    nominal: Iterable[str] = (),
+    counts_from: str = AUTO,
+) -> StimulusSet:
+    """Read and check a table of stimuli: CSV in any dialect, .xlsx, Parquet or JSON Lines.
+
+    Separator, encoding, decimal sign, missing-value marks and the roles of columns are detected
+    where they are not given; `StimulusSet.notes` says what was found where that is not UTF-8,
+    commas, and columns called as the contract has it. A feature whose values are all plain numbers
+    is ordered, any other one nominal (True and False too), unless `ordered` or `nominal` names it.
+    Space around the value of a feature does not count. An apostrophe before a character that begins
+    a formula (`'=`) is taken away, as `write_csv` put it there.
+
+    Parameters
+    ----------
+    source : path, content, or binary file
+    name : how the set is called; by default the file's name
+    read_as : how the file is to be read
+    roles : column -> one of `ROLES`; the others are guessed
+    ordered, nominal : features whose kind is not what their values suggest, for short
+    counts_from : the number of the first word in a column of numbers: "0", "1", or "auto", which is
+        "0" unless a column with the words shows that it is "1"
+
+    Raises InputError: the file is missing, over `MAX_BYTES`, no table, or its content breaks the
+    contract; one sentence says where and what was expected.
+
+    Examples
+    --------
+    >>> read_csv("s.csv", nominal=["size"])
+    120 sentences of s.csv: colour (nominal) and size (nominal)
+    """
+    table = read_table(source, name, read_as)
+    ordered, nominal = names_in(ordered), names_in(nominal)
+    kinds = {**dict.fromkeys(nominal, "nominal"), **dict.fromkeys(ordered, "ordered")}
+    stimuli = apply_roles(table, roles, kinds, counts_from)
+    if kinds:  # once more by the feature's name, so that a mistake names the features
+        stimuli.with_kinds(ordered, nominal)
+    return stimuli
+
+
+def parse_role(text: str) -> tuple[str, str]:
+    """("freq", "ordered") of "freq=ordered"; raises InputError for a text of another form."""
+    column, equals, role = text.rpartition("=")
+    if not (equals and column):
+        raise InputError(
+            f"found the role {short(text)}; expected COLUMN=ROLE, such as freq=ordered."
+        )
+    check_choice("role of a column", role, ROLES)
+    return column, role
+
+
+def _check_roles(chosen: Mapping[str, str], name: str) -> None:
+    """Raise where a role has too many columns or none, or a feature a name that is taken."""
+    for role in ROLES:
+        columns = having(chosen, role)
+        if len(columns) > 1 and role not in (*FEATURES, "unit", "ignore"):
+            raise InputError(
+                f"the columns {some(columns)} of {name} all have the role {role}; choose one of "
+                "them and ignore the others."
+            )
+    text, no_text = having(chosen, "sentence"), having(chosen, "stimulus")
+    if no_text and (text or having(chosen, "word_index")):
+        raise InputError(
+            f"the column {no_text[0]!r} of {name} has the role of stimuli that are no text, and "
+            f"{some([*text, *having(chosen, 'word_index')])} that of sentence or word; choose one."
+        )
+    if not text and not no_text:
+        raise InputError(
+            f"no column of {name} has the role of the sentence, as one called sentence or text or "
+            f"with several words in its cells would; choose one of {some(list(chosen))}, or those "
+            "with the roles word and sentence_id where a row is a word."
+        )
+    for column, role in chosen.items():
+        if role in FEATURES and (column in CARRIED or column.startswith("_")):
+            raise InputError(
+                f"the column {column!r} of {name} cannot be a feature under this name (names of "
+                "features begin with no underscore and are none of "
+                f"{', '.join(sorted(CARRIED))}); rename it."
+            )
+
+
+def _notes(
+    table: Table, read_as: ReadAs, chosen: Mapping[str, str], asked: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Sentences about what was detected and guessed, which a reader of the file would not see."""
+    notes = [*([] if read_as.plain else [f"{table.name} was {read_as.sentence}"]), *table.notes]
+    parts = []
+    for role, what in {
+        "sentence": "is the sentence",
+        "stimulus": "is the stimulus, which is no text",
+        "word_index": "says which word is the stimulus",
+        "sentence_id": "keeps stimuli together",
+    }.items():
+        parts += [f"{short(c)} {what}" for c in having(chosen, role) if c not in (role, *asked)]
+    for column in having(chosen, "ignore"):
+        if column in asked or column.startswith("_"):
+            continue
+        known = table.kinds.get(column)
+        why = "" if column in table.nameless else _no_feature(table.values(column), known)
+        parts.append(f"{short(column)} {why and f'{why} and '}is no feature")
+    if parts:
+        notes.append(f"In {table.name} {listed(parts, most=8)}.")
+    return tuple(notes)
+
+
+def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -> Iterator[Doubt]:
+    """What the table's owner may have meant otherwise."""
+    sentence = [*having(chosen, "sentence"), *having(chosen, "stimulus")][0]
+    of_text = chosen[sentence] == "sentence"
+    sentences = texts(table.frame[sentence])
+    numbers = [str(name) for name in table.frame if NUMBER.fullmatch(str(name))]
+    if numbers and _first([sentence], _SENTENCES) is None:
+        yield Doubt(
+            f"The first row of {table.name} counts as its header, though {some(numbers, 3)} "
+            f"{'is a number' if len(numbers) == 1 else 'are numbers'}: put a row with the names of "
+            "the columns above it if it is a stimulus."
+        )
+    if of_text:
+        yield from map(Doubt, doubts.of_sentences(sentences))
+        ignored = [column for column in having(chosen, "ignore") if column not in asked]
+        yield from map(Doubt, _second_sentences(sentence, ignored, table))
+    groups = having(chosen, "sentence_id")
+    for column in groups if of_text else ():
+        yield from map(Doubt, doubts.group_doubts(column, table.stripped(column), sentences))
+    if not groups:
+        yield from map(Doubt, doubts.of_spellings(f"the column {short(sentence)}", sentences))
+    for column in having(chosen, "item"):
+        cells = table.stripped(column)
+        yield from map(Doubt, doubts.of_spellings(f"the column {short(column)}", cells))
+    for column in having(chosen, "nominal"):
+        detected = table.read_as.missing is None
+        names = doubts.of_names(column, table.values(column), column not in asked, detected)
+        yield from map(Doubt, names)
+        yield from doubts.of_dates(column, table.values(column))
+    guessed = {k: table.values(k) for k in having(chosen, "ordered") if k not in asked}
+    for column, cells in guessed.items():
+        yield from doubts.of_numbers(column, cells, table.read_as.found)
+    yield from doubts.of_ordered(guessed, sentences)
+    if not of_text or having(chosen, "word_index"):
+        return
+    for column, cells in guessed.items():
+        if word_numbers.numbers_words(cells, sentences):
+            n = f"{len(sentences):,}"
+            yield Doubt(
+                f"Whole sentences are the stimuli, though some recur; {short(column)} fits the "
+                f"number of a word in {n} of {n} rows: give it the role word_index if it is that.",
+                f"Use {column}",
+                "role",
+                (f"{column}=word_index",),
+            )
+    if having(chosen, "word"):
+        yield Doubt(
+            f"Whole sentences are the stimuli: {some(having(chosen, 'word'))} names words that "
+            "most of the sentences do not have, and no column says which word is meant."
+        )
+
+
+def _second_sentences(sentence: str, columns: Sequence[str], table: Table) -> Iterator[str]:
+    """A sentence on columns that hold other sentences, as minimal pairs do."""
+    least = 0.5 * _mean_words(table.frame[sentence])
+    others = [
+        column
+        for column in columns
+        if not column.startswith("_")
+        and _mean_words(table.frame[column]) > max(least, 2.0)
+        and not _is_part_of(table.frame[sentence], table.frame[column])
+    ]
+    if others:
+        yield (
+            f"A row of {table.name} has other texts too, in {some(others, 3)}: {short(sentence)} "
+            "alone is read. To compare them, give each text a row of its own and a column that "
+            "says which it is."
+        )
+
+
+def _is_part_of(sentences: pd.Series[str], texts: pd.Series[str]) -> bool:
+    """Whether each text is whole words of its sentence, as a prefix is; an empty one is."""
+    pairs = zip(sentences, texts.fillna(""), strict=True)
+    return all(f"{text} " in f"{sentence} " for sentence, text in pairs)
+
+
+def _first(names: list[str], known: tuple[str, ...]) -> str | None:
+    plain = {name.strip().casefold().replace(" ", "_"): name for name in reversed(names)}
+    return next((plain[name] for name in known if name in plain), None)
+
+
+def _mean_words(column: pd.Series[str]) -> float:
+    """Mean words of a cell; 0 for few values, or such as are in more rows than they have words.
+
+    And for formulas and the like, where more than half is signs and single letters.
+    """
+    counts = column.value_counts()
+    parts = [str(cell).split() for cell in counts.index]
+    words, rows = list(map(len, parts)), int(counts.sum())
+    signs = [part for cell in parts for part in cell if len(part) == 1 and part.isascii()]
+    if len(counts) < min(_FEW, rows) or sum(words) < rows or 2 * len(signs) > sum(words):
+        return 0.0
+    return float(np.dot(words, counts)) / max(1, rows)
+
+
+def _share_inside(words: pd.Series[str], sentences: pd.Series[str]) -> float:
+    """The share of the words that occur in their sentence."""
+    times, _ = occurrences(texts(words), texts(sentences))
+    there = np.array([bool(cell and cell.strip()) for cell in texts(words)], dtype=np.bool_)
+    return float(np.mean(times[there] > 0)) if there.any() else 0.0
+
+
+def _numbers_for(table: Table, word: str, sentence: str) -> str | None:
+    """The column of numbers that lead to each word, where a sentence has a word several times."""
+    words, sentences = texts(table.frame[word]), texts(table.frame[sentence])
+    if (occurrences(words, sentences)[0] <= 1).all():
+        return None
+    for name, cells in ((str(name), texts(table.frame[name])) for name in table.frame):
+        if any(word_numbers.fits_words(cells, sentences, words, first) for first in (0, 1)):
+            return name
+    return None

@@ -1,0 +1,370 @@
+"""Features that are given by distances or follow from the stimuli, and the levels of features."""
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+import wordfreq
+from inputs import for_each, refused
+from scipy.spatial.distance import pdist, squareform
+
+from mlem_core.analysis.source import StimulusSource
+from mlem_core.stimuli.added import add_feature, merge_rare
+from mlem_core.stimuli.distance_features import (
+    euclidean,
+    read_kept,
+    save_rdms,
+    with_rdm,
+    with_vector,
+)
+from mlem_core.stimuli.levels import (
+    Exchange,
+    exchanges,
+    level_of,
+    recurring_units,
+    stimulus_exchange,
+    strata_of,
+    unit_agreement,
+)
+from mlem_core.stimuli.stimulus_csv import from_frame, write_csv
+
+N = 12
+
+
+def stimuli(n=N):
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((n, 3)).round(3)
+    return from_frame(
+        pd.DataFrame(
+            {
+                "sentence": [f"the animal number{row} runs" for row in range(n)],
+                "item": [f"item{row % 4}" for row in range(n)],
+                "noun": rng.choice(["a", "b"], n),
+                "s1": vectors[:, 0],
+                "s2": vectors[:, 1],
+                "s3": vectors[:, 2],
+            }
+        ),
+        "made up",
+    )
+
+
+def square(n=N, seed=0):
+    return squareform(pdist(np.random.default_rng(seed).standard_normal((n, 4))))
+
+
+def distances_of(found, name):
+    """(n, n) of the stimuli, those without a value as NaN."""
+    own, cells = found.rdms[name], found.values(name)
+    full = np.full((len(found), len(found)), np.nan)
+    for i, a in enumerate(cells):
+        for j, b in enumerate(cells):
+            if a is not None and b is not None:
+                full[i, j] = own.distances[own.values.index(a), own.values.index(b)]
+    return full
+
+
+def test_a_vector_has_euclidean_distances_and_its_columns_are_carried_along():
+    given = stimuli()
+    found = with_vector(given, "semantics", "s1,s2,s3")
+    assert [(f.name, f.kind) for f in found.features] == [
+        ("noun", "nominal"),
+        ("semantics", "vector"),
+    ]
+    assert {"_s1", "_s2", "_s3"} <= set(found.table)
+    numbers = np.stack([given.values(name) for name in ("s1", "s2", "s3")], axis=1)
+    expected = squareform(pdist(numbers))
+    np.testing.assert_allclose(distances_of(found, "semantics"), expected, rtol=1e-12)
+    assert with_vector(given, "semantics", ["s*"]).digest == found.digest != given.digest
+
+
+@pytest.mark.parametrize("size", [1e-200, 1.0, 1e200])
+def test_euclidean_distances_of_any_size(size):
+    vectors = np.array([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]])
+    expected = np.array([[0, 5, 10], [5, 0, 5], [10, 5, 0]]) * size
+    np.testing.assert_allclose(euclidean(vectors * size), expected, rtol=1e-14)
+
+
+@for_each("form", "npy", "condensed", "csv", "semicolons", "savetxt", "row", "array")
+def test_an_rdm_in_the_order_of_the_stimuli(form, tmp_path):
+    expected, flat = square(), square()[np.triu_indices(N, 1)]
+    path = tmp_path / ("rdm.npy" if form in ("npy", "condensed") else "rdm.csv")
+    if form == "npy":
+        np.save(path, expected)
+    elif form == "condensed":
+        np.save(path, flat)
+    elif form == "csv":
+        path.write_text("\n".join(",".join(map(repr, row)) for row in expected.tolist()))
+    elif form == "semicolons":
+        rows = [";".join(map(repr, row)).replace(".", ",") for row in expected.tolist()]
+        path.write_text("\n".join(rows))
+    elif form == "savetxt":
+        np.savetxt(path, expected)
+    elif form == "row":
+        path.write_text("\n".join(map(repr, flat.tolist())))
+    found = with_rdm(stimuli(), "own", expected if form == "array" else path)
+    assert found.features[-1].kind == "rdm"
+    np.testing.assert_allclose(distances_of(found, "own"), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("corner", ["", "item"])
+def test_an_rdm_of_named_rows_in_any_order(corner, tmp_path):
+    names = ["item2", "item0", "other", "item3", "item1"]
+    expected = square(5)
+    frame = pd.DataFrame(expected, index=names, columns=names).sample(frac=1, random_state=0)
+    frame.to_csv(tmp_path / "own.csv", index_label=corner)
+    given = stimuli()
+    found = with_rdm(given, "own", tmp_path / "own.csv")
+    at = [names.index(f"item{row % 4}") for row in range(N)]
+    np.testing.assert_allclose(distances_of(found, "own"), expected[np.ix_(at, at)], atol=1e-12)
+    assert with_rdm(given, "own", expected, names).digest == found.digest
+
+
+def changed(row, column, value, both=True):
+    found = square()
+    found[row, column] = value
+    if both:
+        found[column, row] = value
+    return found
+
+
+@for_each(
+    "distances, fact",
+    (square(N - 1), "has 11 rows, but there are 12 stimuli"),
+    (changed(2, 4, np.nan), "has nan in row 3, column 5"),
+    (changed(2, 4, -0.5), "has -0.5 in row 3, column 5"),
+    (changed(2, 4, 9.0, both=False), "has 9 in row 3, column 5 and is not symmetric"),
+    (1 - square() / square().max(), "is largest on its diagonal (1)"),
+    (np.zeros((N, N)), "the largest distance of the RDM of 'own' is 0"),
+)
+def test_what_is_wrong_with_an_rdm_is_said_with_its_place(distances, fact):
+    with refused(fact):
+        with_rdm(stimuli(), "own", distances)
+
+
+@for_each(
+    "text, facts",
+    ("0,1\n1,0,2", ("row 2", "3 cells")),
+    (",a,b\na,0,\nb,1,0", ("empty cell", "row 2, column 3")),
+    (",a,b\na,0,1\nc,1,0", ("1 row and 0 columns", "'c'")),
+    (",a,a\na,0,1\na,1,0", ("2 rows", "'a'")),
+    (",item0,item1\nitem0,0,1\nitem1,1,0", ("'item2'", "row 3")),
+    ("0,1\n0,4\n1,0\n", ("3 × 2", "square")),  # as pandas writes its columns
+    ("", ("empty",)),
+    ("0,nan\nnan,0", ("nan", "row 1, column 2")),
+    ("0,१\n१,0", ("'१'", "row 1, column 2")),
+    ("0;1.234\n1.234;0,0", ("points", "commas")),
+)
+def test_what_is_wrong_with_a_file_is_said_with_its_place(text, facts, tmp_path):
+    (tmp_path / "own.csv").write_text(text)
+    with refused("own.csv", *facts):
+        with_rdm(stimuli(), "own", tmp_path / "own.csv")
+
+
+def test_no_pickle_is_opened_and_other_files_are_refused(tmp_path):
+    np.save(tmp_path / "own.npy", np.array([{}], dtype=object), allow_pickle=True)
+    cases = {"own.npy": "pickled", "none.npy": "cannot be read", "own.mat": ".npy"}
+    for name, fact in cases.items():
+        with refused(name, fact):
+            with_rdm(stimuli(), "own", tmp_path / name)
+
+
+def test_a_selection_of_the_stimuli_keeps_the_distances_and_the_digest_tells_them_apart():
+    given = stimuli()
+    found, other = (with_rdm(given, "own", square(seed=seed)) for seed in (0, 1))
+    assert found.digest != other.digest
+    assert found.select(["noun"]).digest == other.select(["noun"]).digest
+    np.testing.assert_array_equal(
+        distances_of(found[2:7], "own"), distances_of(found, "own")[2:7, 2:7]
+    )
+
+
+def test_what_is_written_is_read_again(tmp_path):
+    found = with_rdm(with_vector(stimuli(), "semantics", "s*"), "own", square())
+    write_csv(found, tmp_path / "stimuli.csv")
+    save_rdms(found, tmp_path / "rdms.npz")
+    kinds = {feature.name: feature.kind for feature in found.features}
+    again = read_kept(tmp_path / "stimuli.csv", kinds, found.name, tmp_path / "rdms.npz")
+    assert again.digest == found.digest and again.features == found.features
+    with refused("'semantics'"):
+        read_kept(tmp_path / "stimuli.csv", kinds, found.name)
+
+
+def test_a_source_reads_them_and_sees_that_a_file_has_changed(tmp_path):
+    write_csv(stimuli(), tmp_path / "words.csv")
+    np.save(tmp_path / "own.npy", square())
+    source = StimulusSource(
+        str(tmp_path / "words.csv"),
+        vectors=["semantics=s1,s2"],
+        rdms={"own": str(tmp_path / "own.npy")},
+    )
+    found = source.load_stimuli()
+    kinds = {feature.name: feature.kind for feature in found.features}
+    assert kinds == {"noun": "nominal", "s3": "ordered", "semantics": "vector", "own": "rdm"}
+    np.save(tmp_path / "own.npy", 2 * square(seed=1)[:, ::-1][::-1])
+    assert source.load_stimuli().digest != found.digest
+    for text in ("semantics", "=s1", "semantics="):
+        with refused("NAME=COLUMN"):
+            StimulusSource(vectors=[text])
+        with refused("NAME=FILE"):
+            StimulusSource(rdms=[text])
+
+
+SENTENCES = ["The dog, he runs.", "The dog, he runs.", "a zxqvk sleeps"]
+WORDS = from_frame(
+    pd.DataFrame({"sentence": SENTENCES, "word_index": [1, 3, 1], "f": [1, 2, 3]}), "words"
+)
+
+
+@for_each(
+    "name, expected",
+    ("word_length", [3, 4, 5]),
+    ("word_position", [1, 3, 1]),
+    ("position_from_end", [2, 0, 1]),
+    ("sentence_length", [4, 4, 3]),
+    ("frequency", [*(wordfreq.zipf_frequency(w, "en") for w in ("dog", "runs")), np.nan]),
+)
+def test_a_feature_has_the_values_that_are_known(name, expected):
+    np.testing.assert_array_equal(add_feature(WORDS, name).values(name), expected)
+    assert name not in WORDS.table  # the stimuli that were given stay as they were
+    german = add_feature(WORDS, "frequency", "de").values("frequency")
+    assert german[1] == wordfreq.zipf_frequency("runs", "de")
+
+
+def test_rare_values_become_one():
+    values = [*"aaaaaabbbbbccdd", None, "e"]
+    frame = pd.DataFrame({"sentence": [f"s {k}" for k in range(17)], "kind": values})
+    stimuli = from_frame(frame.assign(other=["x", "other", *"y" * 15]), "made up")
+    for least in (2, 3, 6):
+        counts = Counter(values)
+        expected = [v if v is None or counts[v] >= least else "other" for v in values]
+        found = merge_rare(stimuli, "kind", least)
+        assert list(found.values("kind")) == expected
+    assert "4 values of kind with fewer than 6 stimuli (10 stimuli in all)" in found.notes[-1]
+    assert list(stimuli.values("kind")) == values
+    assert set(merge_rare(stimuli, "other", 3).values("other")) == {"y", "other (rare)"}
+    assert "none was merged" in merge_rare(found, "kind", 2).notes[-1]
+    for name, least, facts in (
+        ("kind", 7, "'a', has 6"),
+        ("kind", 1, "at least 2"),
+        ("x", 2, "'x'"),
+    ):
+        with refused(facts):
+            merge_rare(stimuli, name, least)
+
+
+RNG = np.random.default_rng(0)
+FORMS = np.array(["cat", "dog", "sees", "is"])[RNG.integers(0, 4, (40, 3))]
+SENTENCE, WORD = np.repeat(np.arange(40), 3), FORMS.ravel()
+FRAME = pd.DataFrame(
+    {
+        "sentence": np.repeat([f"{' '.join(row)} {n}" for n, row in enumerate(FORMS)], 3),
+        "word_index": np.tile([0, 1, 2], 40),
+        "noun": np.isin(WORD, ["cat", "dog"]).astype(str),
+        "length": [float(len(word)) for word in WORD],
+        "clause": np.array(["main", "sub"])[SENTENCE % 2],
+        "place": np.tile([0.0, 1.0, 2.0], 40),
+        "nearly": np.where(RNG.random(120) < 0.1, "x", WORD),
+    }
+)
+STIMULI = from_frame(FRAME, "words")
+FOLDS = SENTENCE % 5
+
+
+def by_pairs(values, units):
+    """Krippendorff's α with the feature's own distance, a pair at a time."""
+    apart = {True: [], False: []}
+    for (x, u), (y, v) in itertools.combinations(list(zip(values, units, strict=True)), 2):
+        apart[u == v].append(abs(x - y) if isinstance(x, float) else x != y)
+    return 1 - np.mean(apart[True]) / np.mean(apart[True] + apart[False])
+
+
+def test_a_feature_is_of_the_coarsest_unit_that_it_is_constant_on():
+    assert {name: level_of(STIMULI, name) for name in FRAME.columns[2:]} == {
+        "noun": "word", "length": "word", "clause": "sentence", "place": "place",
+        "nearly": "stimulus",
+    }  # fmt: skip
+    for name, units in {
+        "nearly": ["stimulus", "word"], "place": ["place", "previous word", "next word"]
+    }.items():  # fmt: skip
+        assert [way.unit for way in exchanges(STIMULI, FOLDS, name)] == units
+
+
+def test_units_that_recur_are_words_places_neighbours_frames_and_what_a_user_names():
+    frame = pd.DataFrame(
+        {
+            "sentence": ["a dog barks", "a dog barks", "the cat sleeps", "the cat sleeps", "a dog"],
+            "word_index": [1, 2, 2, 1, 1],
+            "_word_class": ["noun", "verb", "verb", "noun", None],
+            "plural": ["no", "no", "yes", "no", "no"],
+            "_unit_document": ["x", "x", "x", "x", "y"],
+        }
+    )
+    units = recurring_units(from_frame(frame, "words"))
+    assert {name: numbers.tolist() for name, numbers in units.items()} == {
+        "word": [0, 1, 2, 3, 0],
+        "document": [0, 0, 0, 0, 1],
+        "sentence": [0, 0, 1, 1, 2],
+        "place": [0, 1, 1, 0, 0],
+        "previous word": [0, 1, 2, 3, 0],
+        "next word": [0, 1, 1, 2, 1],
+        "frame": [0, 0, 0, 0, 1],
+    }
+
+
+@pytest.mark.parametrize("name", ["noun", "place", "nearly", "length"])
+def test_agreement_is_that_of_explicit_pairs(name):
+    found = unit_agreement(STIMULI, name)
+    for level, units in (("word", WORD), ("sentence", SENTENCE)):
+        assert found[level] == pytest.approx(by_pairs(FRAME[name].tolist(), units), abs=1e-12)
+
+
+def test_words_exchange_whole_lists_inside_their_stratum():
+    (exchange,) = exchanges(STIMULI, FOLDS, "noun")
+    assert exchange.moved(FRAME["noun"].to_numpy(object)) == pytest.approx(1.0)
+    for givers in exchange.draw(20, np.random.default_rng(1)):
+        of = exchange.numbers
+        giver = {unit: set(of[givers[of == unit]]) for unit in range(4)}
+        assert sorted(map(len, giver.values())) == [1] * 4
+        assert len({min(own) for own in giver.values()}) == 4
+    many = Exchange("word", np.repeat(np.arange(40), np.arange(1, 41)), strata_of(np.arange(1, 41)))
+    assert (np.bincount(many.strata) >= 12).all()
+    labels = np.random.default_rng(4).random(40)[many.numbers]
+    # What follows from the number of stimuli hardly moves among words of about the same number.
+    assert many.moved(labels) > 0.9 > many.moved(np.bincount(many.numbers)[many.numbers] * 1.0)
+    for givers in many.draw(5, np.random.default_rng(2)):
+        assert (many.strata[many.numbers[givers]] == many.strata[many.numbers]).all()
+        # As many different stimuli as there are, where the giver has no fewer.
+        for unit in range(40):
+            own = givers[many.numbers == unit]
+            assert len(set(own)) == min(len(own), 1 + int(many.numbers[own[0]]))
+
+
+def test_labellings_of_few_units_are_counted_and_each_is_drawn():
+    def of_units(labels, strata):
+        numbers = np.repeat(np.arange(len(labels)), 3)
+        exchange = Exchange("place", numbers, np.array(strata))
+        different = set()
+        for order in itertools.permutations(range(len(labels))):
+            if all(strata[a] == strata[b] for a, b in enumerate(order)):
+                different.add(tuple(labels[b] for b in order))
+        values = np.array(labels, dtype=object)[numbers]
+        assert exchange.n_labellings(values) == pytest.approx(len(different))
+        drawn = {tuple(values[givers]) for givers in exchange.draw(200, np.random.default_rng(0))}
+        assert len(drawn) == len(different)
+
+    of_units(["a", "a", "b", "c"], [0, 0, 0, 0])
+    of_units(["a", "b", "c", "d", "e"], [0, 0, 0, 0, 0])
+    of_units(["a", "b", "a", "b", "c"], [0, 0, 1, 1, 1])
+    # Lists of values: each unit has its own.
+    numbers = np.repeat(np.arange(4), 2)
+    exchange = Exchange("place", numbers, np.zeros(4, dtype=int))
+    assert exchange.n_labellings(np.array(list("ababacac"), dtype=object)) == pytest.approx(24)
+
+
+def test_single_stimuli_exchange_inside_their_fold():
+    exchange = stimulus_exchange(FOLDS)
+    for givers in exchange.draw(5, np.random.default_rng(3)):
+        assert sorted(givers) == list(range(120)) and (FOLDS[givers] == FOLDS).all()
