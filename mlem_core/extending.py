@@ -124,6 +124,7 @@ class Panel:
     show : a function that draws the part, in a module of `pages`; with it, all that follows is for
         nothing
     figure : its name
+    part : what addresses call the part; by default the name of the figure
     stage : the background work that it needs
     button, help : that start this work
     subject : what this work is of: the "layers" that are shown, the "pair" that is compared, with
@@ -142,6 +143,7 @@ class Panel:
     icon: str = ""
     show: Reference = ""
     figure: str = ""
+    part: str = ""
     stage: str = ""
     button: str = ""
     help: str = ""

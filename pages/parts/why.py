@@ -142,7 +142,7 @@ def _details(view: View) -> None:
     parts: dict[str, tuple[str, Callable[[View], None]]] = {
         "pairs": ("Pairs of stimuli", _pairs),
         **{
-            panel.figure: (panel.title, partial(exporting.show_panel, panel=panel))
+            panel.part or panel.figure: (panel.title, partial(exporting.show_panel, panel=panel))
             for panel in extending.panels("details")
         },
         "other": ("Other similarities", _others),

@@ -421,8 +421,7 @@ def test_images_are_files_of_this_machine_and_nothing_else(tmp_path):
 def test_what_else_explains_the_finding_of_the_example_can_be_added(store, monkeypatch):
     screen = Screen(analysis="example", detail="rest").unfold("folded details")
     assert "what-else" in screen.figures and "is a function of the word" in screen.said
-    best = screen.app.button
-    best = next(one for one in screen.buttons if one.startswith("add "))
+    best = next(label for label in screen.buttons if label.startswith("Add "))
     shown = screen.canvas
     assert re.search(r"would explain \d+\s%? ?\w* ?", shown["more"])
     assert "unexplained" in shown["finding"] and shown["coding"].startswith("Features coded ")
@@ -431,4 +430,4 @@ def test_what_else_explains_the_finding_of_the_example_can_be_added(store, monke
         analyses, "start", lambda spec, _: started.append(spec) or analyses.find("example", _)
     )
     screen.press(best)
-    assert started[0].add == (best.removeprefix("add "),) and screen.errors == []
+    assert (best, started[0].add) == ("Add the next word", ("next_word",)) and screen.errors == []

@@ -32,6 +32,7 @@ EXTENSION = Extension(
             title="What else explains it",
             icon="search",
             figure="what_else",
+            part="rest",
             about="Words around it, length, frequency, predictions of a model, other columns of "
             "your table: each is tried as a further feature, and compared with its labels "
             "permuted.",
