@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import tiny
 from find_browser import find_browser, launch_arguments
+from helpers import tiny
+from helpers.inputs import Finished, finished, three_layers, two_systems
 from hypothesis import HealthCheck, settings
-from inputs import Finished, finished, three_layers, two_systems
 from playwright.sync_api import Browser, sync_playwright
 from xdist.scheduler import LoadScopeScheduling
 
@@ -17,7 +17,7 @@ from mlem_core.representations.forward import LoadedModel
 from mlem_core.representations.loading import open_model
 from mlem_core.tasks import examples
 
-pytest_plugins = ("timing",)
+pytest_plugins = ("helpers.timing",)
 
 # The same examples in every run, and nothing kept of them.
 settings.register_profile(

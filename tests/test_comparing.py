@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import in_files, refused, words
+from helpers.inputs import in_files, refused, words
 from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import safetensors.numpy
-from inputs import RIDGE, for_each, in_files, refused, words
+from helpers.inputs import RIDGE, for_each, in_files, refused, words
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import spearmanr
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from inputs import finished, in_files, words
+from helpers.inputs import finished, in_files, words
 
 from mlem_core import explain, run, with_intervals
 from mlem_core.estimators.ridge_solver import RidgeSolver

@@ -4,7 +4,7 @@ import shlex
 from dataclasses import replace
 
 import pytest
-from inputs import in_files, words
+from helpers.inputs import in_files, words
 
 from mlem_core import AnalysisSpec, Store, run
 from mlem_core.analysis.files import options_of, python_of, shell_line

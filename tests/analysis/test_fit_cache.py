@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import finished, in_files, probing, refused
+from helpers.inputs import finished, in_files, probing, refused
 
 from mlem_core import run
 from mlem_core.analysis import fit_cache

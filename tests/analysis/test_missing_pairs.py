@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from explicit import hold_ridge, random_features, random_layer, squared
-from inputs import RIDGE, arguments_of, for_each, in_files, refused
+from helpers import explicit
+from helpers.explicit import hold_ridge, random_features, random_layer, squared
+from helpers.inputs import RIDGE, arguments_of, for_each, in_files, refused
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import rankdata, spearmanr
 

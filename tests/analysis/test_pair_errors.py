@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from explicit import random_features, random_folds, random_layer, squared
-from inputs import for_each
+from helpers.explicit import random_features, random_folds, random_layer, squared
+from helpers.inputs import for_each
 from scipy.stats import rankdata
 
 from mlem_core.analysis import pair_errors

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import arguments_of, finished, for_each, in_files, noise, probing, refused
+from helpers.inputs import arguments_of, finished, for_each, in_files, noise, probing, refused
 from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr, weightedtau
 

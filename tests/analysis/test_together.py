@@ -6,7 +6,7 @@ import numpy as np
 import openpyxl
 import pandas as pd
 import pytest
-from inputs import WORDS, as_csv, for_each, refused
+from helpers.inputs import WORDS, as_csv, for_each, refused
 
 from mlem_core.analysis.grouped import labels_of, step_of
 from mlem_core.analysis.source import StimulusSource

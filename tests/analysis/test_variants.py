@@ -3,12 +3,12 @@
 import zipfile
 from dataclasses import replace
 
-import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from explicit import rho
-from inputs import finished, in_files, probing, refused, words
+from helpers import explicit
+from helpers.explicit import rho
+from helpers.inputs import finished, in_files, probing, refused, words
 from scipy.spatial.distance import pdist
 from scipy.stats import zscore
 from sklearn.linear_model import RidgeClassifier

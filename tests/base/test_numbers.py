@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.inputs import for_each, noise, refused, words
 from hypothesis import given
 from hypothesis import strategies as st
-from inputs import for_each, noise, refused, words
 from scipy.optimize import nnls
 from scipy.stats import t
 from threadpoolctl import threadpool_info, threadpool_limits

@@ -1,8 +1,8 @@
 """The app in a real browser: one server and one page for all tests that need no others."""
 
 import pytest
-from driving import SCRIPT, START, TAG, at_rest, fresh_page, served, sound
-from inputs import words
+from helpers.browser import SCRIPT, START, TAG, at_rest, fresh_page, served, sound
+from helpers.inputs import words
 from playwright.sync_api import expect
 
 from mlem_core.stimuli.stimulus_csv import write_csv

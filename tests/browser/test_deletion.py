@@ -1,10 +1,10 @@
 """An analysis is deleted after one question, and comes back with Undo."""
 
 import pytest
-from driving import fresh_page, keyed, settled, sound
-from inputs import in_files, noise, words
+from helpers.browser import fresh_page, keyed, settled, sound
+from helpers.inputs import in_files, noise, words
+from helpers.waiting import wait
 from playwright.sync_api import expect
-from waiting import wait
 
 from mlem_core import Store
 from mlem_core.tasks import analyses

@@ -4,8 +4,8 @@ import re
 
 import psutil
 import pytest
-from driving import fresh_page, go, run, served, settled, sound
-from permissions import heed_permissions
+from helpers.browser import fresh_page, go, run, served, settled, sound
+from helpers.permissions import heed_permissions
 from playwright.sync_api import expect
 
 SCREENS = ("Why", "Importance profiles", "Layer map", "Confidence", "Because", "Report")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from driving import (
+from helpers.browser import (
     FOCUSED,
     START,
     canvas,
@@ -20,7 +20,7 @@ from driving import (
     until_shown,
     upload,
 )
-from inputs import words
+from helpers.inputs import words
 from playwright.sync_api import Route, expect
 
 from mlem_core.figures.matrix import grid

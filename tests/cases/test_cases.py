@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 import safetensors.numpy
 import scipy.io
-import tiny
-from inputs import RIDGE, for_each, refused
+from helpers import tiny
+from helpers.inputs import RIDGE, for_each, refused
 from scipy.spatial.distance import squareform
 from scipy.stats import spearmanr
 

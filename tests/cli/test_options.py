@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import arguments_of, for_each, in_files, noise, two_systems, words
+from helpers.inputs import arguments_of, for_each, in_files, noise, two_systems, words
 
 from mlem_core import AnalysisSpec, Store, run, write_csv
 from mlem_core.analysis.spec import parameters

@@ -7,7 +7,7 @@ import dask
 import numpy as np
 import pytest
 from distributed import LocalCluster
-from inputs import in_files, words
+from helpers.inputs import in_files, words
 
 from mlem_core import Analysis, AnalysisSpec, Store, run
 

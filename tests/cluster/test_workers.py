@@ -9,16 +9,16 @@ import time
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from distributed import Client
-from inputs import arguments_of, refused
+from helpers.inputs import arguments_of, refused
+from helpers.repository import ROOT
+from helpers.tiny import sentence_stimuli
+from helpers.waiting import until
 from joblib import parallel_config
-from tiny import sentence_stimuli
-from waiting import until
 
 from mlem_core import InputError, Store, run
 from mlem_core.base import workers
@@ -27,7 +27,6 @@ from mlem_core.cli.commands import main
 from mlem_core.representations.arrays import open_arrays
 
 slow = pytest.mark.slow
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def after_layers(number, act):

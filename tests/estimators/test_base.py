@@ -1,10 +1,10 @@
 """Estimators and stimulus sets in scikit-learn's hands."""
 
-import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import for_each, refused, words
+from helpers import explicit
+from helpers.inputs import for_each, refused, words
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GroupKFold, ShuffleSplit, cross_val_score, train_test_split

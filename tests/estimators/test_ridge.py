@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import for_each, refused, statistics_of, words_over_both
+from helpers import explicit
+from helpers.inputs import for_each, refused, statistics_of, words_over_both
 from scipy.stats import rankdata, sem
 from sklearn.linear_model import LinearRegression
 

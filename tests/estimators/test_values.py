@@ -2,11 +2,11 @@
 
 import itertools
 
-import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import refused, statistics_of
+from helpers import explicit
+from helpers.inputs import refused, statistics_of
 from scipy.optimize import lsq_linear
 
 from mlem_core.estimators.base import RidgeMLEM

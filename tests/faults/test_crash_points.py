@@ -3,14 +3,13 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import SCRIPTED, analyze, command, contents, inputs_in
-from damaging import damaged
-from inputs import in_files, noise, words
-from permissions import limited
+from helpers.commands import SCRIPTED, analyze, command, contents, inputs_in
+from helpers.damaging import damaged
+from helpers.inputs import in_files, noise, words
+from helpers.permissions import limited
 
 from mlem_core import InputError, Store, run
 from mlem_core.base.files import write_json
@@ -22,8 +21,7 @@ ALL = ("bootstrap-warm", "upload", *LONG)
 
 
 def crashed(scenarios, folder, most):
-    script = str(Path(__file__).with_name("crash.py"))
-    arguments = [sys.executable, script, scenarios, str(folder), str(most)]
+    arguments = [sys.executable, "-m", "helpers.crash", scenarios, str(folder), str(most)]
     done = subprocess.run(arguments, env=SCRIPTED, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

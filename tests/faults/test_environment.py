@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from commands import ROOT, analyze, command, contents, inputs_in
-from inputs import for_each
-from permissions import heed_permissions, limited
+from helpers.commands import ROOT, analyze, command, contents, inputs_in
+from helpers.inputs import for_each
+from helpers.permissions import heed_permissions, limited
 
 from mlem_core.cli.commands import main, parser
 

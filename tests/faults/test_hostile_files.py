@@ -5,19 +5,21 @@ from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 
-import hostile_arrays
-import hostile_matrices
-import hostile_tables
-import hostile_treebanks
-import hostile_workbooks
 import numpy as np
 import pandas as pd
 import pytest
-from feeding import Found, Hostile, feed, no_sentence
-from hostile_arrays import N, Part
-from hostile_matrices import Order
-from inputs import refused
-from tiny import sentence_stimuli, word_stimuli
+from helpers import (
+    hostile_arrays,
+    hostile_matrices,
+    hostile_tables,
+    hostile_treebanks,
+    hostile_workbooks,
+)
+from helpers.feeding import Found, Hostile, feed, no_sentence
+from helpers.hostile_arrays import N, Part
+from helpers.hostile_matrices import Order
+from helpers.inputs import refused
+from helpers.tiny import sentence_stimuli, word_stimuli
 
 from mlem_core import AnalysisSpec, InputError, Store, from_frame, run
 from mlem_core.analysis.diagnostics import lint

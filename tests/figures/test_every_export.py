@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pypdfium2
 import pytest
-from inputs import in_files, probing
+from helpers.inputs import in_files, probing
 from pypdf import PdfReader
 from pypdfium2.raw import FPDF_PAGEOBJ_TEXT
 

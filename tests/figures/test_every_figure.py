@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
-from figure_tables import FEATURES, distances_of, importance_of, layer_map_of, scores_of
+from helpers.figure_tables import FEATURES, distances_of, importance_of, layer_map_of, scores_of
 from pypdf import PdfReader
 
 from mlem_core import InputError

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from figure_tables import FEATURES, layer_map_of, named, of_type, square_of
+from helpers.figure_tables import FEATURES, layer_map_of, named, of_type, square_of
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from figure_tables import FEATURES, distances_of, importance_of, named, of_type, scores_of
+from helpers.figure_tables import FEATURES, distances_of, importance_of, named, of_type, scores_of
 
 from mlem_core.extensions.audit.figures import audit_map
 from mlem_core.figures.compare import importance_scatter

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from inputs import in_files, words
+from helpers.inputs import in_files, words
 from scipy import stats
 from scipy.spatial.distance import pdist
 

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import arguments_of, in_files, words
+from helpers.inputs import arguments_of, in_files, words
 from scipy import stats
 
 from mlem_core import Store, run

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import RIDGE
+from helpers.inputs import RIDGE
 from rsatoolbox.inference import noise_ceiling as theirs
 from rsatoolbox.rdm import RDMs
 from scipy.spatial.distance import pdist, squareform

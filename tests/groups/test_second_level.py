@@ -1,6 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.inputs import for_each, refused
 from scipy.spatial.distance import squareform
 from scipy.stats import spearmanr
 from sklearn.linear_model import Ridge
@@ -17,7 +18,6 @@ from mlem_core.groups.property_tests import (
 )
 from mlem_core.groups.second_level import Divisions, fold_fits, orders_of, second_level
 from mlem_core.representations.availability import systems_table
-from tests.inputs import for_each, refused
 
 
 def systems(n, rng):

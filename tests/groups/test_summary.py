@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import arguments_of, finished, in_files, words
+from helpers.inputs import arguments_of, finished, in_files, words
 from scipy.stats import t, ttest_1samp
 
 from mlem_core.cli.commands import main

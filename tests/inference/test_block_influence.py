@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import layer_pairs, words_over_both
+from helpers import explicit
+from helpers.inputs import layer_pairs, words_over_both
 from scipy.stats import spearmanr, t
 
 from mlem_core import from_frame

@@ -2,11 +2,11 @@
 
 from functools import partial
 
-import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import arguments_of, refused
+from helpers import explicit
+from helpers.inputs import arguments_of, refused
 from scipy.stats import spearmanr, t
 
 from mlem_core import explain, with_intervals

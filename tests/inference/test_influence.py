@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from explicit import held_out, pairs, shapley_values, training
-from inputs import for_each
-from made_moments import made_up
+from helpers.explicit import held_out, pairs, shapley_values, training
+from helpers.inputs import for_each
+from helpers.moments import made_up
 from scipy.stats import rankdata
 
 from mlem_core.base.numbers import nonnegative_quadratic

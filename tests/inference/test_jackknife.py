@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import refused
+from helpers.inputs import refused
 from scipy.stats import t
 
 from mlem_core import from_frame

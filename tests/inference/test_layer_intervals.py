@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import finished, in_files
+from helpers import explicit
+from helpers.inputs import finished, in_files
 from scipy.stats import norm, spearmanr, t
 
 from mlem_core.analysis.fit_cache import kept_fits

@@ -2,11 +2,11 @@
 
 from types import SimpleNamespace
 
-import explicit
 import numpy as np
 import pytest
-from inputs import refused
-from made_moments import made_up, moments_of_columns
+from helpers import explicit
+from helpers.inputs import refused
+from helpers.moments import made_up, moments_of_columns
 from scipy.stats import rankdata
 
 from mlem_core.inference.pair_contributions import contributing_pairs, pair_terms

@@ -3,11 +3,11 @@
 from dataclasses import replace
 from functools import partial
 
-import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import in_files, layer_pairs, over_both, refused
+from helpers import explicit
+from helpers.inputs import in_files, layer_pairs, over_both, refused
 
 from mlem_core import RidgeMLEM, Store, from_frame, run
 from mlem_core.estimators.registry import estimator_named

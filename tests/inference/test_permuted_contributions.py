@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from explicit import beside_one, random_features, random_folds, random_layer
-from inputs import for_each
-from made_moments import made_up, moments_of, moments_of_columns
+from helpers.explicit import beside_one, random_features, random_folds, random_layer
+from helpers.inputs import for_each
+from helpers.moments import made_up, moments_of, moments_of_columns
 
 from mlem_core.inference import permuted_contributions
 from mlem_core.inference.permuted_contributions import PermutedContributions

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import for_each
+from helpers.inputs import for_each
 
 from mlem_core.base.text import whole_percents
 from mlem_core.groups.summary import training_line

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from functools import partial
 
-import explicit
 import numpy as np
 import pytest
-from inputs import layer_pairs
+from helpers import explicit
+from helpers.inputs import layer_pairs
 from scipy.stats import t
 
 from mlem_core import Store, explain, with_intervals

@@ -1,12 +1,12 @@
 """Contributions from moments: brute force over all sets of features and explicit pairs."""
 
-import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from explicit import pairs, random_folds
-from inputs import for_each, refused
-from made_moments import made_up, moments_of
+from helpers import explicit
+from helpers.explicit import pairs, random_folds
+from helpers.inputs import for_each, refused
+from helpers.moments import made_up, moments_of
 from scipy.stats import rankdata
 
 from mlem_core.measures import contributions, decomposition

@@ -3,11 +3,11 @@
 import itertools
 from functools import lru_cache
 
-import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import for_each, refused, statistics_of
+from helpers import explicit
+from helpers.inputs import for_each, refused, statistics_of
 from scipy.stats import rankdata, spearmanr
 
 from mlem_core.measures import contributions, decomposition

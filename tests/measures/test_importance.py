@@ -1,10 +1,10 @@
 """Importance: permutations of explicit pairs and of stimuli, refits, planted."""
 
-import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import for_each, statistics_of
+from helpers import explicit
+from helpers.inputs import for_each, statistics_of
 
 from mlem_core.estimators.base import RidgeMLEM
 from mlem_core.measures.importance import (

@@ -3,11 +3,11 @@
 import itertools
 from pathlib import Path
 
-import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import for_each, statistics_of
+from helpers import explicit
+from helpers.inputs import for_each, statistics_of
 from scipy import stats
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import rankdata, spearmanr

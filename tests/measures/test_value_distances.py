@@ -2,11 +2,11 @@
 
 import itertools
 
-import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import statistics_of
+from helpers import explicit
+from helpers.inputs import statistics_of
 from scipy.spatial import procrustes
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import spearmanr

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from screens import Own, in_this_process, ran, small_spec
+from helpers.screens import Own, in_this_process, ran, small_spec
 
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples, runner

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.inputs import for_each, in_files, noise, probing, words
+from helpers.screens import Screen, jobs_in
 from huggingface_hub import constants
-from inputs import for_each, in_files, noise, probing, words
 from scipy.spatial.distance import pdist, squareform
-from screens import Screen, jobs_in
 
 from mlem_core import AnalysisSpec, Store, write_csv
 from mlem_core.analysis.source import StimulusSource

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pandas as pd
 import pytest
+from helpers.screens import Screen, plain
 from pypdf import PdfReader
-from screens import Screen, plain
 from streamlit.elements.widgets.button import ButtonMixin
 
 from mlem_core.cli.commands import main

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import in_files, words
+from helpers.inputs import in_files, words
+from helpers.screens import Screen, in_this_process, jobs_in, ran
 from PIL import Image
-from screens import Screen, in_this_process, jobs_in, ran
 
 from mlem_core.base.files import write_json
 from mlem_core.figures.style import AUDIT

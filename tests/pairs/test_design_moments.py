@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from explicit import random_features, random_folds, random_layer, rho
-from inputs import for_each
-from made_moments import moments_of, moments_of_columns
+from helpers.explicit import random_features, random_folds, random_layer, rho
+from helpers.inputs import for_each
+from helpers.moments import moments_of, moments_of_columns
 from scipy.stats import rankdata, spearmanr
 
 from mlem_core.estimators.ridge_solver import RidgeSolver

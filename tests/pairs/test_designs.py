@@ -1,9 +1,9 @@
 """Designs of the pairs: all of them, or balanced choices of some."""
 
-import explicit
 import numpy as np
 import pytest
-from inputs import refused
+from helpers import explicit
+from helpers.inputs import refused
 
 from mlem_core.pairs.designs import PairDesign, n_pairs, pairs_among, places_of
 

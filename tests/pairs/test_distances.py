@@ -2,10 +2,10 @@
 
 import itertools
 
-import explicit
 import numpy as np
 import pytest
-from inputs import for_each, refused
+from helpers import explicit
+from helpers.inputs import for_each, refused
 from scipy.spatial.distance import cdist, pdist, squareform
 
 from mlem_core.pairs import layer_distances as tiles

@@ -1,9 +1,9 @@
 """Features that are given by vectors or distances: columns and weights of the explicit pairs."""
 
-import explicit
 import numpy as np
 import pytest
-from inputs import refused
+from helpers import explicit
+from helpers.inputs import refused
 from scipy.spatial.distance import squareform
 
 from mlem_core import RidgeMLEM, from_frame, with_rdm, with_vector

@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
-from explicit import feature_distances, pairs, products, random_features, squared, training
-from inputs import for_each, refused
-from made_moments import made_up, moments_of
+from helpers.explicit import feature_distances, pairs, products, random_features, squared, training
+from helpers.inputs import for_each, refused
+from helpers.moments import made_up, moments_of
 from scipy.stats import rankdata, spearmanr
 
 from mlem_core.pairs.column_builder import MAX_COLUMNS
@@ -113,7 +113,7 @@ def test_some_features_and_layers_have_the_moments_that_they_alone_would_have(mo
 
 
 def _layers(n_layers):
-    from explicit import random_layer
+    from helpers.explicit import random_layer
 
     features = random_features(60)
     return [random_layer(features, seed) for seed in range(1, n_layers + 1)]

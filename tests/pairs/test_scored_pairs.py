@@ -1,10 +1,10 @@
 """The pairs that test each fold: grouped where equal, scored as explicit pairs are; ceilings."""
 
-import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import for_each, statistics_of
+from helpers import explicit
+from helpers.inputs import for_each, statistics_of
 from scipy.stats import rankdata
 
 from mlem_core.estimators.base import RidgeMLEM

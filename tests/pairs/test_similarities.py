@@ -4,11 +4,11 @@ import itertools
 import warnings
 from dataclasses import replace
 
-import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import statistics_of
+from helpers import explicit
+from helpers.inputs import statistics_of
 from scipy.linalg import orthogonal_procrustes
 from scipy.spatial.distance import squareform
 from scipy.stats import rankdata, spearmanr

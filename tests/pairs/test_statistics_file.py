@@ -4,8 +4,8 @@ import zipfile
 
 import numpy as np
 import pytest
-from explicit import random_features, random_folds, random_layer
-from inputs import for_each
+from helpers.explicit import random_features, random_folds, random_layer
+from helpers.inputs import for_each
 
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.importance import fitted

@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import worked_example
+from helpers.repository import ROOT
 from scipy.spatial.distance import pdist
 from scipy.stats import rankdata, spearmanr
 
 import mlem_core
 from pages.parts import screens
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *(ROOT / path for path in docs_site.ELSEWHERE)])
 NOTEBOOK = ROOT / "docs" / "tutorial.ipynb"
 LINK = re.compile(r"\]\(([^)\s]+)\)")

@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
-from explicit import feature_distances, scaled, training
-from inputs import arguments_of, in_files, noise, refused, words
+from helpers.explicit import feature_distances, scaled, training
+from helpers.inputs import arguments_of, in_files, noise, refused, words
 from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr
 

@@ -5,16 +5,15 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from inputs import in_files, noise, words
+from helpers.inputs import in_files, noise, words
+from helpers.repository import ROOT
 from scipy.spatial.distance import pdist
 
 from mlem_core import extending
 
-ROOT = Path(__file__).parents[2]
 WITHOUT = """
 import sys
 from scipy.spatial.distance import pdist
@@ -31,7 +30,7 @@ from mlem_core.cli.commands import main
 assert main(["analyze", *inputs, "--bootstrap", "1", "--chance", "20", "--out", out]) == 0
 assert main(["why", "m:0", "m:1", *inputs, "--bootstrap", "1"]) == 0
 
-from screens import Screen
+from helpers.screens import Screen
 from mlem_core.report.archive import write_archive
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses
@@ -47,7 +46,7 @@ write_archive(analysis, f"{out}/all.zip", store, images=False)
 
 def run_python(folder, *arguments, **environment):
     """Output of Python in a folder; the test fails where it fails."""
-    path = os.pathsep.join(str(folder / name) for name in (".", "tests", "tests/pages"))
+    path = os.pathsep.join(str(folder / name) for name in (".", "tests"))
     done = subprocess.run(
         [sys.executable, *map(str, arguments)],
         cwd=folder,

@@ -7,18 +7,16 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
-from pathlib import Path
 
 import grimp
 import pytest
-from inputs import arguments_of
+from helpers.inputs import arguments_of
+from helpers.repository import ROOT, lines, pins, project
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import mlem_core
 
-ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("mlem_core/*/__init__.py"))
 
 
@@ -86,21 +84,6 @@ REQUIREMENTS = sorted(path.name for path in ROOT.glob("requirements*.txt"))
 GPU = "requirements-gpu.txt"
 EXTRAS = ("adapters", "docs", "release", "torchsort")
 OPTIONAL = {*(f"requirements-{name}.txt" for name in EXTRAS), GPU}
-
-
-def lines(name):
-    text = (ROOT / name).read_text("utf-8")
-    return [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
-
-
-def pins(name):
-    """Name of each package in a requirements file, as PyPI spells it, and the version pinned."""
-    pairs = (line.split("==") for line in lines(name))
-    return {canonicalize_name(package): version for package, version in pairs}
-
-
-def project():
-    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 
 @pytest.mark.parametrize("name", [*REQUIREMENTS, "constraints.txt"])

@@ -3,11 +3,11 @@
 import json
 import math
 from collections import Counter
-from pathlib import Path
 
 import pytest
-import tiny
 import torch
+from helpers import tiny
+from helpers.repository import ROOT
 
 from grammars import probing
 from mlem_core.representations import registry
@@ -20,11 +20,10 @@ from training.pairs import PHENOMENA, pairs
 from training.vocabulary import START
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-HERE = Path(__file__).resolve().parents[2]
-RESULTS = json.loads((HERE / "training" / "results.json").read_text())
+RESULTS = json.loads((ROOT / "training" / "results.json").read_text())
 KINDS = [name for name in NAMES if name in registry.MODELS]
 SHIPPED = [(name, seed) for name in KINDS for seed in registry.variants(name, "seed")]
-TRIO = HERE / "mlem_core" / "representations" / "trio"
+TRIO = ROOT / "mlem_core" / "representations" / "trio"
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -55,7 +54,7 @@ def test_the_small_models_are_small_and_have_one_vocabulary_and_cards():
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "seed"), SHIPPED)
 def test_a_small_model_does_on_the_minimal_pairs_what_its_card_says(name, seed):
-    made = recipe.read_pairs(HERE / "training" / "pairs.csv")
+    made = recipe.read_pairs(ROOT / "training" / "pairs.csv")
     assert all(n >= 200 for n in Counter(pair.phenomenon for pair in made).values())
     told = RESULTS[recipe.model_name(name, seed)]
     packed = TRIO / name / f"seed-{seed}.safetensors"

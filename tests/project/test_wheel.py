@@ -8,9 +8,9 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from driving import answering
+from helpers.browser import answering
+from helpers.repository import ROOT, pins, project
 from packaging.requirements import Requirement
-from test_house import ROOT, pins, project
 
 from mlem_core.base import VERSION
 

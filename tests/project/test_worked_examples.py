@@ -3,14 +3,12 @@
 import re
 import runpy
 import sys
-from pathlib import Path
 
 import gallery
 import pandas as pd
 import pytest
 import tutorial
-
-ROOT = Path(__file__).resolve().parents[2]
+from helpers.repository import ROOT
 
 
 @pytest.mark.slow

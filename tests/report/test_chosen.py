@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import arguments_of, in_files, probing, refused, words
+from helpers.inputs import arguments_of, in_files, probing, refused, words
 from pypdf import PdfReader
 
 from mlem_core import Store, explain, run, with_intervals

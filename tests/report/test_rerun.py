@@ -9,8 +9,8 @@ from functools import partial
 
 import pandas as pd
 import pytest
-from damaging import contents, packed
-from inputs import for_each, in_files, noise, probing, refused
+from helpers.damaging import contents, packed
+from helpers.inputs import for_each, in_files, noise, probing, refused
 
 from mlem_core import Store, run
 from mlem_core.cli.commands import main
@@ -28,7 +28,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def analysis(folder):
     """40 sentences in a tiny model, which is a folder, and in a file of two made-up layers."""
-    import tiny
+    from helpers import tiny
 
     table, models = probing(40), (str(tiny.save("bert", folder / "bert")),)
     chosen = {"models": models, "layers": (0, 1), "nominal": ("word_position",), "folds": 3}

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import for_each, in_files, noise, probing
+from helpers.inputs import for_each, in_files, noise, probing
 
 from mlem_core import Store, run
 from mlem_core.analysis.fit_cache import fitted_results

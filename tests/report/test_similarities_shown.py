@@ -6,7 +6,7 @@ import zipfile
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import in_files, noise, words
+from helpers.inputs import in_files, noise, words
 from scipy.spatial.distance import pdist, squareform
 
 from mlem_core import Store, explain, run

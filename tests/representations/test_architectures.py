@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-import tiny
 import torch
-from inputs import RIDGE, refused
-from tiny import close, sentence_stimuli, word_stimuli
+from helpers import tiny
+from helpers.inputs import RIDGE, refused
+from helpers.tiny import close, sentence_stimuli, word_stimuli
 
 from mlem_core import AnalysisSpec, run, write_csv
 from mlem_core.representations import forward, registry

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import scipy.io
-from inputs import for_each, refused
-from tiny import sentence_stimuli
+from helpers.inputs import for_each, refused
+from helpers.tiny import sentence_stimuli
 
 from mlem_core import InputError
 from mlem_core.pairs.distances import condensed_from_matrix

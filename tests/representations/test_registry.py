@@ -12,8 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
-import tiny
-from inputs import for_each, refused
+from helpers import tiny
+from helpers.inputs import for_each, refused
+from helpers.repository import ROOT
 
 from mlem_core.base.errors import InputError
 from mlem_core.representations import forward, model_paths, registry
@@ -22,7 +23,6 @@ from mlem_core.representations.loading import open_model
 from mlem_core.representations.model_paths import unread_weights
 from mlem_core.representations.registry import ModelUnavailable, packaged
 
-ROOT = Path(__file__).parents[2]
 WEIGHTS = "model.safetensors"
 
 

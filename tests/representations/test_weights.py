@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import safetensors.numpy
-import tiny
 import tokenizers
 import torch
 import transformers
-from inputs import for_each, refused
-from tiny import close, sentence_stimuli, word_stimuli
+from helpers import tiny
+from helpers.inputs import for_each, refused
+from helpers.tiny import close, sentence_stimuli, word_stimuli
 
 from mlem_core import Store, from_frame, write_csv
 from mlem_core.analysis.source import StimulusSource

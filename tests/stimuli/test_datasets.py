@@ -10,7 +10,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
-from inputs import refused
+from helpers.inputs import refused
 
 from grammars import relative_clauses as rc
 from grammars.balance import PairSums

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import wordfreq
-from inputs import for_each, refused
+from helpers.inputs import for_each, refused
 from scipy.spatial.distance import pdist, squareform
 
 from mlem_core.analysis.source import StimulusSource

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import refused
+from helpers.inputs import refused
 from sklearn.model_selection import GroupKFold
 
 from mlem_core.stimuli.folds import FOLDS_OVER, fold_pairs, group_folds, in_training, stimulus_folds

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import numpy as np
 import pandas as pd
-from inputs import for_each
+from helpers.inputs import for_each
 
 from mlem_core import RidgeMLEM, from_frame, read_csv
 from mlem_core.pairs.columns import feature_columns

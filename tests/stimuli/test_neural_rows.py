@@ -2,7 +2,7 @@
 
 import numpy as np
 import pandas as pd
-from inputs import for_each, refused
+from helpers.inputs import for_each, refused
 
 from mlem_core import from_frame
 from mlem_core.stimuli.neural_rows import neural_rows

@@ -6,7 +6,7 @@ import io
 
 import numpy as np
 import openpyxl
-from inputs import for_each, refused
+from helpers.inputs import for_each, refused
 
 from mlem_core import read_csv
 from mlem_core.stimuli.treebank import read_treebank

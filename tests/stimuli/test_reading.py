@@ -9,10 +9,10 @@ import numpy as np
 import openpyxl
 import pandas as pd
 import pytest
-from damaging import contents, packed
+from helpers.damaging import contents, packed
+from helpers.inputs import as_csv, for_each, refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from inputs import as_csv, for_each, refused
 
 from mlem_core import InputError, ReadAs, read_csv
 from mlem_core.stimuli.columns import missing_marks

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-from inputs import as_csv, for_each, refused
+from helpers.inputs import as_csv, for_each, refused
 
 from mlem_core import from_frame, read_csv
 from mlem_core.pairs.resampling_units import Units

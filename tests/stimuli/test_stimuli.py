@@ -9,9 +9,9 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.inputs import for_each, refused
 from hypothesis import given
 from hypothesis import strategies as st
-from inputs import for_each, refused
 
 from mlem_core import Feature, InputError, ReadAs, from_frame, read_csv, write_csv
 from mlem_core.representations.layers import _digest

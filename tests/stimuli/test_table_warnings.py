@@ -5,7 +5,7 @@ import io
 
 import openpyxl
 import pytest
-from inputs import for_each, refused
+from helpers.inputs import for_each, refused
 
 from mlem_core import ReadAs, read_csv
 

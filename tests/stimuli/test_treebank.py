@@ -2,7 +2,7 @@
 
 import numpy as np
 import pandas as pd
-from inputs import for_each, refused
+from helpers.inputs import for_each, refused
 
 from mlem_core.stimuli import datasets
 from mlem_core.stimuli.treebank import read_treebank, sample_rows, treebank_paths

@@ -1,6 +1,6 @@
 """Which word of a sentence is the stimulus, where numbers count from 0, from 1 or from nothing."""
 
-from inputs import for_each, refused
+from helpers.inputs import for_each, refused
 
 from mlem_core import AnalysisSpec, read_csv
 from mlem_core.stimuli.reading.table import read_table

@@ -4,7 +4,7 @@ import unicodedata
 
 import numpy as np
 import pytest
-from inputs import for_each, refused
+from helpers.inputs import for_each, refused
 
 from mlem_core import read_csv
 from mlem_core.stimuli.added import add_feature, frequency, punctuation

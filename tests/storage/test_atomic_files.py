@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from inputs import refused
+from helpers.inputs import refused
 
 from mlem_core.analysis.results import write_tables
 from mlem_core.base.files import check_target, replacing, replacing_files

@@ -14,8 +14,8 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import in_files, noise, refused, words
-from waiting import until
+from helpers.inputs import in_files, noise, refused, words
+from helpers.waiting import until
 
 from mlem_core import InputError, Store, run
 from mlem_core.base import resources as room

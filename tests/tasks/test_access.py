@@ -3,15 +3,13 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
-from inputs import for_each, in_files, noise, refused, words
+from helpers.inputs import for_each, in_files, noise, refused, words
+from helpers.repository import ROOT
 
 from mlem_core.storage.digests import Digested
 from mlem_core.tasks import access, analyses, deletion, examples, followups, notes
 from mlem_core.tasks.runner import Task
-
-ROOT = Path(__file__).parents[2]
 
 
 def ended(*arguments, **environment):

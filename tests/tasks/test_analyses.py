@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import tiny
-from inputs import for_each, in_files, noise, probing, refused, words
-from waiting import wait
+from helpers import tiny
+from helpers.inputs import for_each, in_files, noise, probing, refused, words
+from helpers.waiting import wait
 
 from mlem_core.analysis.layer_sources import representations_of
 from mlem_core.analysis.run import run

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import for_each, in_files, noise, refused, words
-from waiting import wait
+from helpers.inputs import for_each, in_files, noise, refused, words
+from helpers.waiting import wait
 
 from mlem_core import Store, explain, run, stimulus_map
 from mlem_core.analysis.planning import CHOSEN, Choice, fold_choices

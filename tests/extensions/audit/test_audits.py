@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-import tiny
-from explicit import pairs as all_pairs
-from explicit import rho
-from inputs import arguments_of, finished, for_each, in_files, words
+from helpers import tiny
+from helpers.explicit import pairs as all_pairs
+from helpers.explicit import rho
+from helpers.inputs import arguments_of, finished, for_each, in_files, words
 from scipy.spatial.distance import pdist
 from scipy.stats import weightedtau
 

@@ -2,11 +2,11 @@
 
 import itertools
 
-import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import arguments_of, in_files, layer_pairs
+from helpers import explicit
+from helpers.inputs import arguments_of, in_files, layer_pairs
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import rankdata
 

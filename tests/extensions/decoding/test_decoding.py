@@ -1,9 +1,9 @@
 """Decoding: against ridge regression on signs and explicit selections of stimuli."""
 
-import explicit
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import explicit
 
 from mlem_core.extensions.decoding.computation import decoding
 

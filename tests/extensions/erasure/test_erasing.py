@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import tiny
+from helpers import tiny
 from sklearn.linear_model import LogisticRegression
 
 from mlem_core.extensions.erasure.erasers import erased_passes, leace

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import RIDGE, refused
+from helpers.inputs import RIDGE, refused
 
 from mlem_core import AnalysisSpec, Store, erase, run, write_csv
 from mlem_core.cli.commands import main

@@ -2,13 +2,13 @@
 
 import sys
 
-import explicit
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 import torchsort
-from inputs import refused
+from helpers import explicit
+from helpers.inputs import refused
 from scipy.stats import rankdata, spearmanr
 from sklearn.base import clone
 from sklearn.datasets import make_spd_matrix

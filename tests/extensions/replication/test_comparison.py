@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-import explicit
 import numpy as np
 import pytest
-from inputs import in_files, words
+from helpers import explicit
+from helpers.inputs import in_files, words
 from scipy.stats import spearmanr, t
 
 from mlem_core import run

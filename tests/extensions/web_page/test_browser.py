@@ -8,8 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from driving import SCRIPT, TAG
-from inputs import in_files, words
+from helpers.browser import SCRIPT, TAG
+from helpers.inputs import in_files, words
 from PIL import Image
 
 from mlem_core import Store, run

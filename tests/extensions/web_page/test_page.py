@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import for_each
+from helpers.inputs import for_each
 
 from mlem_core.cli.commands import main
 from mlem_core.figures.canvas import NO_NUMBER

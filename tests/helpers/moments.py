@@ -3,8 +3,8 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from explicit import random_features, random_folds, random_layer, squared
 
+from helpers.explicit import random_features, random_folds, random_layer, squared
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import PairDesign, places_of
 from mlem_core.pairs.moment_sums import (

@@ -1,6 +1,6 @@
 """Kill work at each call that opens a file to write, renames, removes, makes or syncs.
 
-    python crash.py SCENARIO,SCENARIO... FOLDER MOST
+    python -m helpers.crash SCENARIO,SCENARIO... FOLDER MOST
 
 does each scenario of `SCENARIOS` in FOLDER once, which counts those calls, and then again for each
 of them (for MOST of them, evenly, if it is not 0): killed there, and, where a file is opened, once
@@ -26,8 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from commands import contents, inputs_in
-
+from helpers.commands import contents, inputs_in
 from mlem_core.base.files import write_json
 from mlem_core.cli.commands import main as run_command
 from mlem_core.cli.commands import parser

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from damaging import damaged_bytes
-from feeding import Fate, Hostile, later
 
+from helpers.damaging import damaged_bytes
+from helpers.feeding import Fate, Hostile, later
 from mlem_core.stimuli import datasets
 
 SHIPPED = Path(datasets.__file__).parent / "sets" / "treebank.conllu"

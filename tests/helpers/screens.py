@@ -9,16 +9,17 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
-from inputs import in_files, words
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
+from helpers.inputs import in_files, words
+from helpers.repository import ROOT
 from mlem_core import AnalysisSpec, Store
 from mlem_core.tasks import analyses, followups, runner
 from mlem_core.tasks.analyses import Job
 from pages.parts.screens import SCREENS
 
-APP = Path(__file__).parents[2] / "app.py"
+APP = ROOT / "app.py"
 
 
 class Screen:

@@ -16,7 +16,8 @@ from typing import Any
 
 from playwright.sync_api import Browser, ElementHandle, Locator, Page, TimeoutError
 
-ROOT = Path(__file__).resolve().parents[2]
+from helpers.repository import ROOT
+
 START = 120_000  # ms: importing torch takes a while on a busy machine
 SIZE: Any = {"width": 1280, "height": 800}
 TAG = "<b>bold</b>"

@@ -14,8 +14,9 @@ from itertools import chain, product
 
 import numpy as np
 import safetensors.numpy
-from damaging import damaged_bytes, packed
-from feeding import Hostile
+
+from helpers.damaging import damaged_bytes, packed
+from helpers.feeding import Hostile
 
 N, UNITS = 12, 5
 

@@ -5,8 +5,9 @@ from xml.sax.saxutils import escape
 from zipfile import ZIP_DEFLATED
 
 import openpyxl
-from damaging import contents, packed
-from feeding import Hostile
+
+from helpers.damaging import contents, packed
+from helpers.feeding import Hostile
 
 _NS = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
 _REL = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
-from explicit import squared
 
+from helpers.explicit import squared
 from mlem_core import Analysis, AnalysisSpec, InputError, Store, run, write_csv
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.pairs.columns import feature_columns

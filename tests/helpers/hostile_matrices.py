@@ -1,10 +1,11 @@
 """Matrices of distances, and layers whose distances are known exactly; the same for each seed."""
 
 import numpy as np
-from feeding import Hostile
-from hostile_arrays import N, content
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import spearmanr
+
+from helpers.feeding import Hostile
+from helpers.hostile_arrays import N, content
 
 UPPER = np.triu_indices(N, 1)
 

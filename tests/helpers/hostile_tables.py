@@ -8,10 +8,11 @@ from itertools import cycle, islice, product
 from typing import Any
 
 import numpy as np
-from damaging import damaged_bytes
-from feeding import Fate, Hostile, later
-from hostile_workbooks import by_hand, by_openpyxl, cell_of
 from openpyxl.utils.exceptions import IllegalCharacterError
+
+from helpers.damaging import damaged_bytes
+from helpers.feeding import Fate, Hostile, later
+from helpers.hostile_workbooks import by_hand, by_openpyxl, cell_of
 
 SENTENCES = [
     f"{who} {what} {how}"

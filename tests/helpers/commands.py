@@ -3,11 +3,10 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
-from inputs import in_files, noise, words
+from helpers.inputs import in_files, noise, words
+from helpers.repository import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 # For a script of the tests that is a process of its own.
 SCRIPTED = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
 

@@ -1,0 +1,1 @@
+"""What tests share; README.md says what each module gives, with an example."""
