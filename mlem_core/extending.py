@@ -22,6 +22,7 @@ Reference = str
 BUILT_IN = (
     "audit",
     "candidates",
+    "cluster",
     "decoding",
     "erasure",
     "rank_estimators",

@@ -7,12 +7,12 @@ from typing import Any
 
 import streamlit as st
 
+from mlem_core.analysis.backends import default_address
 from mlem_core.analysis.planning import Cost, cost_of
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores
 from mlem_core.base.text import listed, many
-from mlem_core.base.workers import from_environment
 from mlem_core.stimuli.table_warnings import Lint
 from mlem_core.tasks.access import view_only
 from pages.form import models, read, roles, state
@@ -198,7 +198,7 @@ def _what_runs(now: Draft, wrong: dict[str, str], cost: Cost | None) -> str:
             return f":material/block: Fix step {number} to run: {plain(text)}"
     assert now.stimuli is not None
     on = f"{plain(now.label)} ({len(now.stimuli):,} stimuli)"
-    where = from_environment() or f"this machine ({many(cores(), 'core')})"
+    where = default_address() or f"this machine ({many(cores(), 'core')})"
     text = f"Runs {plain(_systems())} on {on}. Computes on {plain(where)}."
     if cost is not None:
         takes = f"About {duration(cost.seconds)} and {models.in_bytes(cost.n_bytes)} of disk"

@@ -21,9 +21,9 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.files import parsed
 from mlem_core.base.parallel import cores
 from mlem_core.base.parameters import in_names, in_text
+from mlem_core.base.resources import installed_version
 from mlem_core.base.text import short
 from mlem_core.base.typing import FloatArray, Layer, layer_name
-from mlem_core.base.workers import version_of
 from mlem_core.estimators.registry import FoldFits
 from mlem_core.estimators.ridge_solver import ALPHAS, BETAS
 from mlem_core.measures.importance import Fits
@@ -240,7 +240,7 @@ def manifest_of(
         "versions": {
             "mlem": VERSION,
             "python": platform.python_version(),
-            **{package: version_of(package) for package in PACKAGES},
+            **{package: installed_version(package) for package in PACKAGES},
         },
         "machine": {
             "platform": platform.platform(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,18 +11,16 @@ from pathlib import Path
 import numpy as np
 
 from mlem_core.analysis.analysis import Analysis, same_content
+from mlem_core.analysis.backends import backend_in_use
 from mlem_core.analysis.grouped import EVERY
 from mlem_core.analysis.spec import AnalysisSpec, over_repetitions
 from mlem_core.analysis.transforms import view
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import check_cancelled
 from mlem_core.base.text import listed, span
 from mlem_core.base.typing import FloatArray, Layer, Report, counting
-from mlem_core.base.workers import NOT_SHARED, in_processes, run_units
 from mlem_core.pairs.distances import PRECOMPUTED, SQUARED, squared_distances
 from mlem_core.representations import layers as representations
 from mlem_core.representations.arrays import HowRead, n_subjects
-from mlem_core.representations.extraction import ExtractionOptions
 from mlem_core.representations.layers import Representations
 from mlem_core.representations.model_paths import unread_weights
 from mlem_core.stimuli.stimulus_set import StimulusSet
@@ -119,11 +116,12 @@ def _all_representations(
             files.append(file_representations(spec, stimuli, path, name))
         except InputError as error:
             errors[name] = error
-    there = _extracted_by_workers(spec, stimuli, store, report)
+    backend = backend_in_use()
+    failed = {} if backend is None else backend.extract_models(spec, stimuli, store, report)
     for name in spec.models:
         try:
-            if name in there:
-                raise there[name]
+            if name in failed:
+                raise failed[name]
             found.append(model_representations(spec, stimuli, name, store, report))
         except InputError as error:
             errors[name] = error
@@ -166,54 +164,6 @@ def model_representations(
     """`mlem_core.representations.layers.from_model` for one model of an analysis."""
     sentences = counting(report, "representations", "sentences", name)
     return representations.from_model(stimuli, name, store, spec.extraction, sentences)
-
-
-def _extracted_by_workers(
-    spec: AnalysisSpec, stimuli: StimulusSet, store: Store, report: Report
-) -> dict[str, InputError]:
-    """Have other processes run the models; what is wrong with some. Here nothing is done.
-
-    They keep what they make in the store, where `representations.from_model` then finds it.
-    """
-    if not in_processes():
-        return {}
-    missing: list[str] = []
-    errors: dict[str, InputError] = {}
-    for name in spec.models:
-        try:
-            if representations.kept_states(stimuli, name, store, spec.extraction) is None:
-                missing.append(name)
-        except InputError as error:
-            errors[name] = error
-    if not missing:
-        return errors
-    done = counting(report, "representations", "models")
-    done(0, len(missing))
-    failed = run_units(
-        partial(_keep_states, stimuli, spec.extraction, store.root),
-        missing.__getitem__,
-        len(missing),
-        lambda number: done(number, len(missing)),
-    )
-    for number, name in enumerate(missing):
-        if number in failed:
-            errors[name] = failed[number]
-        elif representations.kept_states(stimuli, name, store, spec.extraction) is None:
-            raise InputError(NOT_SHARED)
-    return errors
-
-
-def _keep_states(stimuli: StimulusSet, options: ExtractionOptions, root: Path, model: str) -> None:
-    """Put the hidden states of one model into the store at `root`, as a worker does it.
-
-    Raises InputError: the model cannot be used on this machine.
-    """
-    try:
-        representations.from_model(
-            stimuli, model, Store(root), options, lambda *_: check_cancelled()
-        )
-    except InputError as error:
-        raise InputError(f"on {platform.node()}, {error}") from None
 
 
 def file_representations(

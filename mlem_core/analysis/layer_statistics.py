@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.analysis import pair_errors
+from mlem_core.analysis.backends import backend_in_use
 from mlem_core.analysis.pair_errors import design_errors, errors_sentence
 from mlem_core.analysis.spec import AnalysisSpec, over_repetitions
 from mlem_core.base.errors import InputError
@@ -21,7 +22,6 @@ from mlem_core.base.parallel import cores
 from mlem_core.base.resources import check_free, check_memory, give_back_memory
 from mlem_core.base.text import listed, many, percent
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Report, counting
-from mlem_core.base.workers import NOT_SHARED, in_processes, run_units
 from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.pairs.columns import FeatureColumn
 from mlem_core.pairs.designs import PairDesign, n_pairs
@@ -34,7 +34,6 @@ from mlem_core.pairs.statistics import (
     LayerSource,
     LayerStatistics,
     PairStatistics,
-    pass_over_layer,
     passes_over_layers,
 )
 from mlem_core.pairs.statistics_file import load_statistics, save_statistics
@@ -100,6 +99,7 @@ def layer_statistics(
     digest = store.key(STATISTICS.name, STATISTICS.version, **depends_on)
     first = None if stimuli.word_index is None else stimuli.word_index == 0
     passes = LayerPasses(digest, columns, folds, items, places, first, spec, store.root)
+    backend = backend_in_use()
 
     def make() -> AnalysisStatistics:
         progress(0, len(sources))
@@ -112,10 +112,10 @@ def layer_statistics(
             f"the test pairs of {len(sources)} layers",
             "choose fewer layers or stimuli",
         )
-        if in_processes():
-            results = _by_workers(passes, sources, store, progress)
-        else:
+        if backend is None:
             results = _by_threads(compared, spec, sources, progress)
+        else:
+            results = backend.pass_over_layers(passes, sources, store, progress)
         statistics = _statistics_of(compared, spec, list(sources), results, store)
         if missing:
             note = (
@@ -129,9 +129,8 @@ def layer_statistics(
         return statistics
 
     statistics = STATISTICS.get(store, depends_on, make)
-    for key in passes.keys(sources) if in_processes() else ():
-        if LAYERS.where(store, key) is not None:
-            store.remove(LAYERS.name, LAYERS.version, **key)
+    if backend is not None:
+        backend.discard_passes(passes, sources, store)
     return statistics
 
 
@@ -249,12 +248,6 @@ def _by_threads(
         progress(position + 1, len(sources))
 
 
-# A unit of work of other processes is a layer. Its result is an entry, so that a run that was
-# broken off goes on from the layers that are done; the entries go when the statistics of all layers
-# are kept.
-LAYERS = Stage("layer-pass", 2, LayerPass)
-
-
 @dataclass(frozen=True)
 class LayerPasses:
     """What the pass over each layer of an analysis needs, but for its rows.
@@ -279,91 +272,6 @@ class LayerPasses:
         )
         return replace(compared, first=self.first)
 
-    def keys(self, sources: Mapping[Layer, Representations]) -> list[dict[str, Any]]:
-        """What the entry of each layer in the store depends on."""
-        # Of this analysis alone: another one that is done at the same time forgets its own.
-        return [
-            {"layer": [source.identity, number], "of": self.digest}
-            for (_, number), source in sources.items()
-        ]
-
-
-class LayerItem(NamedTuple):
-    """One layer: its representations in the store, or else its rows; its key in the store.
-
-    An error in the place of its rows is that of this layer.
-    """
-
-    source: Representations | NDArray[np.floating] | InputError
-    layer: Layer
-    key: dict[str, Any]
-
-
-@lru_cache(maxsize=1)
-def _compared(passes: LayerPasses) -> ComparedPairs:
-    """The compared pairs, made once by each worker: they are larger than what they are made of."""
-    folds, spec = passes.folds, passes.spec
-    design = PairDesign.of(folds, spec.pairs or None, spec.seed, items=passes.items)
-    return passes.compared(design.without(passes.missing))
-
-
-def keep_layer(passes: LayerPasses, item: LayerItem) -> None:
-    """Put the result of the pass over one layer into the store, as a worker does it.
-
-    Raises InputError: the layer cannot be used.
-    """
-    model, number = item.layer
-
-    def rows() -> NDArray[np.floating]:
-        if isinstance(item.source, InputError):
-            raise item.source
-        return item.source[number] if isinstance(item.source, Representations) else item.source
-
-    def make() -> LayerPass:
-        distance = passes.spec.distance_of(model)
-        return pass_over_layer(_compared(passes), rows, distance, NAMES.layer_title(item.layer))
-
-    LAYERS.get(Store(passes.root), item.key, make)
-
-
-def _by_workers(
-    passes: LayerPasses,
-    sources: Mapping[Layer, Representations],
-    store: Store,
-    progress: Counted,
-) -> Iterator[tuple[int, LayerPass | InputError]]:
-    """The pass over each layer by other processes, unless the store has its result.
-
-    Workers read representations from the store and write results into it: names travel, and the
-    rows of layers of files.
-    """
-    layers, keys = list(sources.items()), passes.keys(sources)
-    missing = [at for at, key in enumerate(keys) if LAYERS.where(store, key) is None]
-
-    def item(number: int) -> LayerItem:
-        at = missing[number]
-        layer, source = layers[at]
-        rows: Representations | NDArray[np.floating] | InputError = source
-        if source.folder is None or not source.folder.is_relative_to(store.root):
-            try:
-                rows = np.asarray(source[layer[1]])
-            except (InputError, OSError) as error:
-                rows = InputError(str(error))
-        return LayerItem(rows, layer, keys[at])
-
-    def done(number: int) -> None:
-        progress(len(layers) - len(missing) + number, len(layers))
-
-    done(0)
-    failed = run_units(partial(keep_layer, passes), item, len(missing), done)
-    errors = {missing[number]: error for number, error in failed.items()}
-    for at, key in enumerate(keys):
-        yield at, errors.get(at) or LAYERS.get(store, key, _gone)
-
-
-def _gone() -> LayerPass:
-    raise InputError(NOT_SHARED)
-
 
 def _check_room(design: PairDesign, sources: Mapping[Layer, Representations], store: Store) -> None:
     """Raise before anything is computed where memory or disk will not do."""
@@ -377,7 +285,7 @@ def _check_room(design: PairDesign, sources: Mapping[Layer, Representations], st
     of_ranks = 4 * pairs * n_layers
     disk = of_ranks * (of_ranks > IN_MEMORY_BYTES)
     memory = of_ranks - disk
-    if in_processes():
+    if backend_in_use() is not None:
         # The memory of the workers is another; the store has the ranks of each layer, too.
         disk += of_ranks
     else:

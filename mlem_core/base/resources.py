@@ -1,4 +1,4 @@
-"""Room on this machine: memory, disk and folders."""
+"""What this machine has: memory, disk, folders, packages."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import functools
 import gc
+import importlib.metadata
 import os
 import shutil
 import stat
@@ -151,3 +152,11 @@ def _writable(folder: Path) -> bool:
 def _private(folder: Path) -> bool:
     about = folder.lstat()
     return stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and not about.st_mode & 0o022
+
+
+def installed_version(package: str) -> str | None:
+    """The version of an installed package; None of one that is not there."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cache
 
 from mlem_core import extending
+from mlem_core.analysis.backends import connected
 from mlem_core.base import VERSION
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import check_target, is_full
-from mlem_core.base.workers import computing_on, from_environment
 from mlem_core.cli.parser import BAD_INPUT, PROGRAM, Parser
 from mlem_core.cli.streams import (
     INTRODUCTION,
@@ -119,15 +120,8 @@ def parser(arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:
         if arguments is None or command.name in arguments:
             resolve(command.add_options)(subparser)
             if command.runs_analysis:
-                resolve("mlem_core.cli.options:add_cluster")(subparser)
+                resolve("mlem_core.cli.options:add_backends")(subparser)
     return program
-
-
-def _cluster(options: argparse.Namespace) -> str:
-    """Address of the cluster for a command that runs an analysis; empty for other commands."""
-    if "cluster" not in vars(options):
-        return ""
-    return from_environment() if options.cluster is None else str(options.cluster)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -151,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for option in ("html", "zip"):
             if getattr(options, option, None) is not None:
                 check_target(getattr(options, option), "file")
-        with computing_on(_cluster(options)):
+        with connected(vars(options)) if command.runs_analysis else nullcontext():
             return resolve(command.run)(options) or 0
     except InputError as error:
         complain(one_line(error))

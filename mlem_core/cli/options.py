@@ -6,11 +6,11 @@ import argparse
 from collections.abc import Iterable
 from typing import Any
 
+from mlem_core.analysis.backends import BACKENDS
 from mlem_core.analysis.layer_sources import with_subjects
 from mlem_core.analysis.source import READING
 from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.parameters import Parameter, parse_names
-from mlem_core.base.workers import VARIABLE
 from mlem_core.cli.streams import typed
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.report.analysis_tables import MOST_REPLICATES
@@ -73,14 +73,10 @@ def add_similarity(command: argparse.ArgumentParser, what: str) -> None:
     )
 
 
-def add_cluster(command: argparse.ArgumentParser) -> None:
-    """Add the option for a cluster."""
-    command.add_argument(
-        "--cluster",
-        metavar="tcp://HOST:8786",
-        help="have the workers of this Dask scheduler run the models and the pass over the "
-        f"pairs; default: {VARIABLE}, else threads of this process",
-    )
+def add_backends(command: argparse.ArgumentParser) -> None:
+    """Add an option for the address of each backend, such as a cluster."""
+    for backend in BACKENDS.values():
+        command.add_argument(f"--{backend.name}", metavar=backend.metavar, help=backend.help)
 
 
 def _help(described: Parameter, default: Any) -> str:

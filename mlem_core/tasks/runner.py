@@ -31,11 +31,11 @@ from typing import Any, Literal, TypeVar
 
 import filelock
 
+from mlem_core.analysis.backends import connected
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import is_full, read_json, sync_path, write_json
 from mlem_core.base.parallel import heed_signals, heed_stop, stopped_with
 from mlem_core.base.typing import Progress, Report
-from mlem_core.base.workers import computing_on, from_environment
 from mlem_core.storage.digests import RESULT, seal, sealed
 from mlem_core.storage.store import Store
 from mlem_core.tasks.access import check_changes_allowed
@@ -262,7 +262,7 @@ def carry_out(folder: Path, make: Callable[[Request, Path, Report], None]) -> in
         with _turn(folder):
             report.running()
             unfinished = Path(tempfile.mkdtemp(prefix="unfinished-", dir=folder))
-            with computing_on(from_environment()):
+            with connected():
                 report.running()
                 make(request, unfinished, report)
             seal(unfinished, RESULT)

@@ -1,5 +1,6 @@
 """Files of arrays as models: what they hold, bit for bit, and what is refused of them."""
 
+import ast
 import contextlib
 import json
 import os
@@ -19,7 +20,7 @@ from helpers.tiny import sentence_stimuli
 from mlem_core import InputError
 from mlem_core.pairs.distances import condensed_from_matrix
 from mlem_core.representations.array_files import CountsRows, arrays_in
-from mlem_core.representations.arrays import in_natural_order, n_subjects
+from mlem_core.representations.arrays import in_natural_order, n_subjects, open_arrays
 from mlem_core.representations.layers import from_file
 from mlem_core.stimuli.neural_rows import are_distances, not_finite
 
@@ -483,3 +484,20 @@ def test_a_first_column_that_counts_is_what_is_said(three, tmp_path, text):
     assert from_file(array, three).layers == (0,)
     with refused("brain.npy", "no CSV"):
         from_file(array, three, first_column="skip")
+
+
+def test_a_header_that_threads_mix_up_is_read_again(tmp_path, monkeypatch):
+    """CPython 3.11 raises SystemError where two threads read Python at once, as NumPy does."""
+    np.save(tmp_path / "layer.npy", np.eye(3))
+    read, mixed_up = ast.literal_eval, []
+
+    def mixing(text):
+        mixed_up.append(text)
+        if len(mixed_up) == 1:
+            raise SystemError("AST constructor recursion depth mismatch")
+        return read(text)
+
+    monkeypatch.setattr(ast, "literal_eval", mixing)
+    assert open_arrays(tmp_path / "layer.npy", sentence_stimuli(["A.", "Bb.", "Ccc."])).names == {
+        0: "layer_00"
+    }

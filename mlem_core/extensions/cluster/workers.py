@@ -2,35 +2,23 @@
 
 A unit puts its result into a store that all processes share. So little travels, a worker that dies
 costs the unit that it was at, and a run that was ended goes on from the units that are there.
-Without a backend of processes (`joblib.parallel_config`) work is shared out among threads.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import itertools
-import logging
-import os
 import platform
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from typing import Any
 
 from mlem_core.base import VERSION
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import check_cancelled
+from mlem_core.base.resources import installed_version
 
-# Names a Dask scheduler for the command line and the app.
-VARIABLE = "MLEM_CLUSTER"
-INSTALL = "the package distributed is missing; install it with pip install dask distributed."
-NOT_SHARED = (
-    "a worker put its result where this process does not see it; name a folder in MLEM_CACHE that "
-    "all machines see under the same path."
-)
-# Seconds until a scheduler that does not answer, or one without workers, is given up.
-ANSWER, WORKERS = 10.0, 60.0
 # How often units are computed again after a process of loky died.
 TRIES = 3
 # Units that wait at each thread of a Dask worker.
@@ -67,7 +55,7 @@ def run_units(
     unit: Callable[[Any], None],
     item: Callable[[int], Any],
     n: int,
-    done: Callable[[int], None],
+    progress: Callable[[int], None],
 ) -> dict[int, InputError]:
     """Errors of the input by the number of the unit, after `unit(item(number))` of each below n.
 
@@ -75,7 +63,7 @@ def run_units(
     ----------
     unit : a function of a module of the package, or `partial` of one; puts its result into a store
     item : what travels with a unit; is called in any thread, and must not raise
-    done : called with how many units have ended, after each
+    progress : called with how many units have ended, after each
 
     Raises
     ------
@@ -84,17 +72,17 @@ def run_units(
     """
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    call = functools.partial(_checked, unit, versions())
-    left, errors = dict.fromkeys(range(n)), dict[int, InputError]()
+    compute = functools.partial(_compute_unit, unit, versions())
+    remaining, errors = dict.fromkeys(range(n)), dict[int, InputError]()
     for _ in range(TRIES):
         try:
-            with closing(_computed(call, item, list(left))) as results:
+            with closing(_results(compute, item, list(remaining))) as results:
                 for number, error in results:
                     check_cancelled()
-                    del left[number]
+                    del remaining[number]
                     if error is not None:
                         errors[number] = error
-                    done(n - len(left))
+                    progress(n - len(remaining))
             return errors
         except TerminatedWorkerError:
             continue
@@ -104,7 +92,7 @@ def run_units(
                 "version there."
             ) from error
         except Exception as error:
-            if not _is_of_dask(error):
+            if not _raised_by_dask(error):
                 raise
             raise InputError(
                 f"the Dask cluster gave up ({type(error).__name__}): a unit killed several "
@@ -117,60 +105,62 @@ def run_units(
     )
 
 
-def _computed(
-    call: Callable[[int, Any], Result], item: Callable[[int], Any], numbers: Sequence[int]
+def _results(
+    compute: Callable[[int, Any], Result], item: Callable[[int], Any], numbers: Sequence[int]
 ) -> Generator[Result, None, None]:
-    """`call(number, item(number))` of each number, as they end."""
+    """`compute(number, item(number))` of each number, as they end."""
     from joblib import Parallel, delayed
     from joblib.parallel import get_active_backend
 
     backend, _ = get_active_backend(prefer="threads")
     if hasattr(backend, "client"):
-        yield from _by_dask(backend.client, call, item, numbers)
+        yield from _dask_results(backend.client, compute, item, numbers)
         return
     parallel = Parallel(return_as="generator_unordered", batch_size=1)
-    yield from parallel(delayed(call)(number, item(number)) for number in numbers)
+    yield from parallel(delayed(compute)(number, item(number)) for number in numbers)
 
 
-def _by_dask(
+def _dask_results(
     client: Any,
-    call: Callable[[int, Any], Result],
+    compute: Callable[[int, Any], Result],
     item: Callable[[int], Any],
     numbers: Sequence[int],
 ) -> Generator[Result, None, None]:
-    """As `_computed`: joblib waits for ever where Dask gives up a unit that kills its workers."""
+    """As `_results`: joblib waits for ever where Dask gives up a unit that kills its workers."""
     from distributed import as_completed
 
-    left, waiting = iter(numbers), as_completed(loop=client.loop)
+    remaining, futures = iter(numbers), as_completed(loop=client.loop)
 
     def submit(most: int) -> None:
-        for number in itertools.islice(left, most):
-            waiting.add(client.submit(call, number, item(number), pure=False))
+        for number in itertools.islice(remaining, most):
+            futures.add(client.submit(compute, number, item(number), pure=False))
 
     try:
         submit(AHEAD * sum(client.nthreads().values()))
-        for future in waiting:
+        for future in futures:
             yield future.result()
             submit(1)
     finally:
         if client.status == "running":
-            client.cancel(list(waiting.futures))
+            client.cancel(list(futures.futures))
 
 
-def _is_of_dask(error: BaseException) -> bool:
+def _raised_by_dask(error: BaseException) -> bool:
     """Whether Dask, not a unit, raised an error."""
     return type(error).__module__.startswith(("distributed", "concurrent.futures", "asyncio"))
 
 
-def _checked(unit: Callable[[Any], None], expected: Versions, number: int, item: Any) -> Result:
+def _compute_unit(
+    unit: Callable[[Any], None], expected: Versions, number: int, item: Any
+) -> Result:
     """Number of a unit that a worker has computed, and what is wrong with its input."""
-    for (name, version), (_, here) in zip(expected, versions(), strict=True):
-        if here != version:
+    for (name, version), (_, installed) in zip(expected, versions(), strict=True):
+        if installed != version:
             raise InputError(
-                f"the worker on {platform.node()} has {name} {here}, and this process has "
+                f"the worker on {platform.node()} has {name} {installed}, and this process has "
                 f"{version}; install the same on both."
             )
-    _one_thread()
+    _limit_threads()
     try:
         unit(item)
     except InputError as error:
@@ -179,7 +169,7 @@ def _checked(unit: Callable[[Any], None], expected: Versions, number: int, item:
 
 
 @functools.cache
-def _one_thread() -> Any:
+def _limit_threads() -> Any:
     """Have matrix products use one thread from now on, so that sums are in the same order."""
     from threadpoolctl import threadpool_limits
 
@@ -189,53 +179,5 @@ def _one_thread() -> Any:
 @functools.cache
 def versions() -> Versions:
     """The versions of this package and of those on which results depend."""
-    return ("mlem_core", VERSION), *((name, version_of(name) or "none") for name in PACKAGES)
-
-
-def version_of(package: str) -> str | None:
-    """The version of an installed package; None of one that is not there."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def from_environment() -> str:
-    """Address of the Dask scheduler that the environment names, or an empty text."""
-    return os.environ.get(VARIABLE, "").strip()
-
-
-@contextmanager
-def computing_on(address: str) -> Iterator[None]:
-    """Has the workers of a Dask scheduler compute the units of what follows; none without address.
-
-    Raises InputError: Dask is not installed, nobody answers, or no worker comes.
-    """
-    if not address:
-        yield
-        return
-    try:
-        from distributed import Client
-    except ImportError:
-        raise InputError(INSTALL) from None
-    from joblib import parallel_config
-
-    # What goes wrong is said in one sentence.
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    try:
-        client = Client(address, timeout=ANSWER, set_as_default=False)
-    except (OSError, TimeoutError, ValueError, TypeError) as error:
-        raise InputError(
-            f"no Dask scheduler answers at {address}; start one with dask scheduler, and workers "
-            "with dask worker; one of tls:// wants a certificate (docs/cluster.md)."
-        ) from error
-    with client:
-        try:
-            client.wait_for_workers(1, WORKERS)
-        except TimeoutError:
-            raise InputError(
-                f"no worker has come to {address} within {WORKERS:.0f} seconds; start some with "
-                "dask worker."
-            ) from None
-        with parallel_config("dask", client=client):
-            yield
+    packages = ((name, installed_version(name) or "none") for name in PACKAGES)
+    return ("mlem_core", VERSION), *packages
