@@ -34,13 +34,14 @@ def drawn() -> Iterator[tuple[Path, go.Figure]]:
 
 
 def main() -> None:
-    from mlem_core import figures
+    from mlem_core.figures.export import as_files, one_browser
+    from mlem_core.figures.print_layout import Paper
 
-    paper = figures.Paper(width_mm=WIDTH_MM, dpi=DPI)
-    with figures.one_browser():
+    paper = Paper(width_mm=WIDTH_MM, dpi=DPI)
+    with one_browser():
         for path, figure in drawn():
             path.parent.mkdir(exist_ok=True)
-            for name, data in figures.as_files(figure, path.stem, "png", paper).items():
+            for name, data in as_files(figure, path.stem, "png", paper).items():
                 path.with_name(name).write_bytes(data)
                 print(name)
 

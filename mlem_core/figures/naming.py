@@ -4,7 +4,7 @@ A figure function gets identifiers, and colours, orders and clicks (`customdata`
 it writes is what `Names` calls them. Without more that is "part of speech" for `part_of_speech`.
 With names of one's own:
 
-    with figures.naming(Names(features={"pos": "part of speech"}, models={"gpt2": "GPT-2"})):
+    with naming(Names(features={"pos": "part of speech"}, models={"gpt2": "GPT-2"})):
         figure = figures.profiles(...)
 
 Everything that is drawn inside is named so, on hovering too. Whoever draws for a screen or for a
