@@ -192,6 +192,9 @@ class Extension:
     commands : of the command line
     screens : of the app
     panels : parts of screens
+    options : of an analysis: a dataclass of `option` fields that extends
+        `mlem_core.analysis.source.StimulusSource` (by "stimuli"), or
+        `mlem_core.analysis.model_source.ModelSource` (by "models")
     flags : a function of the context of figures that gives flags on layers and pairs of layers (a
         table as in `mlem_core.analysis.flags`), or None
     check : a function of the context that gives the `Check` of two layers
@@ -210,6 +213,7 @@ class Extension:
     commands: tuple[Command, ...] = ()
     screens: tuple[Screen, ...] = ()
     panels: tuple[Panel, ...] = ()
+    options: Mapping[str, Reference] = field(default_factory=dict)
     flags: Reference = ""
     check: Reference = ""
     example: Reference = ""
@@ -262,6 +266,21 @@ def exports() -> dict[str, Reference]:
     for extension in extensions().values():
         places |= extension.exports
     return places
+
+
+def with_extension_options(name: str, choices: type, kind: str) -> type:
+    """Dataclass with the fields and methods of `choices`, and those of the options of extensions.
+
+    Parameters
+    ----------
+    name : of the class, which the module of `choices` has
+    kind : of the options, as in `Extension.options`
+    """
+    records = extensions().values()
+    classes = [resolve(record.options[kind]) for record in records if kind in record.options]
+    # What a dataclass would write of itself; each of `classes` is one.
+    names = {key: getattr(choices, key) for key in ("__module__", "__doc__", "__repr__")}
+    return dataclass(frozen=True, repr=False)(type(name, (*classes, choices), names))
 
 
 def table_sources() -> dict[str, TableSource]:

@@ -11,9 +11,9 @@ import pandas as pd
 from scipy.spatial.distance import pdist
 from scipy.stats import rankdata
 
-from mlem_core.analysis.grouped import Member
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.groups import property_tests
+from mlem_core.groups.group_spec import Member
 from mlem_core.groups.halves import (
     DRAWS,
     cross_validated,

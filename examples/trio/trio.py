@@ -22,6 +22,7 @@ from mlem_core.figures.export import image
 from mlem_core.figures.groups import group_profiles, group_similarity, trajectories, universality
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.similarity import similarity_matrices
+from mlem_core.groups.group_spec import group_options
 from mlem_core.groups.members import Members, model_similarity
 from mlem_core.groups.summary import GroupSummary, group_tables, lines
 from mlem_core.measures.decomposition import decompose
@@ -123,7 +124,7 @@ def save(figure: Any, path: Path) -> None:
 def of_members_of_kinds(analysis: Analysis) -> pd.DataFrame:
     """RSA of every two models of one group, layers of the same depth, as model_a, model_b, rsa."""
     models = list(dict.fromkeys(model for model, _ in analysis.layers))
-    members = Members.of(analysis.spec.models_table(models), analysis.layers)
+    members = Members.of(group_options(analysis.spec).models_table(models), analysis.layers)
     alike = model_similarity(analysis.rsa, members)
     rows = [
         (members.members[a], members.members[b], alike[a, b])

@@ -12,7 +12,7 @@ import numpy as np
 
 from mlem_core.analysis.analysis import Analysis, same_content
 from mlem_core.analysis.backends import backend_in_use
-from mlem_core.analysis.grouped import EVERY
+from mlem_core.analysis.model_source import EVERY
 from mlem_core.analysis.spec import AnalysisSpec, over_repetitions
 from mlem_core.analysis.transforms import view
 from mlem_core.base.errors import InputError

@@ -33,6 +33,8 @@ class Parameter:
     option : its name on the command line, where that is not its own
     repeated : whether the option may be given several times, a value each time
     range : the least and the most that a whole number may be
+    section : of the options on the command line: "stimuli", "models", "files" (which are among
+        those of the models), "groups of models"; else of the analysis
     """
 
     label: str
@@ -44,6 +46,7 @@ class Parameter:
     option: str = ""
     repeated: bool = False
     range: tuple[int, int] | None = None
+    section: str = "analysis"
 
     @property
     def text(self) -> str:

@@ -18,19 +18,8 @@ from mlem_core.report.analysis_tables import MOST_REPLICATES
 # What of an analysis the look at its stimuli depends on.
 LINTED = ("missing", "interactions", "values", "folds", "folds_over", "seed")
 FOLDER = "folder for the tables; created if missing"
-# What is in none of them is of the analysis.
-_GROUPS = {
-    "stimuli": ("stimuli", *READING, "ordered", "nominal", "missing"),
-    "models": (
-        *("models", "representations", "precomputed", "layers", "device", "dtype", "pooling"),
-        *("special_tokens", "positions", "units", "first_column", "subjects", "axes"),
-        "already_squared",
-    ),
-    "groups of models": (
-        *("groups", "labels", "trajectories", "property_groups", "property_kinds"),
-        "resampled_whole",
-    ),
-}
+# Sections of the options in help; files are among the models.
+_SECTIONS = ("stimuli", "models", "groups of models", "analysis")
 
 
 def _replicates(text: str) -> int:
@@ -97,7 +86,7 @@ def _help(described: Parameter, default: Any) -> str:
 def add_inputs(command: argparse.ArgumentParser, names: Iterable[str] | None = None) -> None:
     """The options of an analysis, in groups; the same for every command."""
     defaults = AnalysisSpec()
-    groups = {title: command.add_argument_group(title) for title in (*_GROUPS, "analysis")}
+    sections = {title: command.add_argument_group(title) for title in _SECTIONS}
     for name, described in parameters().items():
         if names is not None and name not in names:
             continue
@@ -115,8 +104,10 @@ def add_inputs(command: argparse.ArgumentParser, names: Iterable[str] | None = N
             options |= {"action": "extend", "default": None if default is None else []}
         if name == "stimuli":
             options |= {"required": True, "default": None}
-        title = next((title for title, of in _GROUPS.items() if name in of), "analysis")
-        groups[title].add_argument(f"--{(described.option or name).replace('_', '-')}", **options)
+        read = name in ("stimuli", *READING, "ordered", "nominal")
+        section = "stimuli" if read else described.section
+        title = "models" if section == "files" else section
+        sections[title].add_argument(f"--{(described.option or name).replace('_', '-')}", **options)
 
 
 def add_two_layers(command: argparse.ArgumentParser, alone: str = "") -> None:

@@ -37,6 +37,7 @@ from mlem_core.figures.style import (
     similarity_axis,
     whole_layers,
 )
+from mlem_core.groups.group_spec import group_options
 from mlem_core.groups.members import BEST, PROFILES, Measured, Members
 from mlem_core.groups.noise_ceilings import subjects_of
 from mlem_core.groups.summary import GroupSummary, groups_of_systems, sizes
@@ -273,7 +274,7 @@ def _seeds(least: int, most: int) -> str:
 
 def of_groups(context: FigureContext) -> GroupSummary | None:
     """Summary of the groups of models; None where there are no groups."""
-    known = context.analysis.spec.has_groups and context.several
+    known = group_options(context.analysis.spec).has_groups and context.several
     return group_summary(context) if known else None
 
 
@@ -362,7 +363,7 @@ def draw_universality(context: FigureContext) -> RenderedFigure | None:
 
 def of_training(context: FigureContext) -> GroupSummary | None:
     """Summary of trajectories over training; None where there are none."""
-    found = group_summary(context) if context.analysis.spec.trajectories else None
+    found = group_summary(context) if group_options(context.analysis.spec).trajectories else None
     return found if found is not None and found.checkpoints.groups else None
 
 

@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from mlem_core.analysis.grouped import Member
 from mlem_core.analysis.results import Results
 from mlem_core.base.typing import FloatArray, IntArray, Layer
+from mlem_core.groups.group_spec import Member
 from mlem_core.inference.intervals import Left
 from mlem_core.inference.resample import jackknife
 

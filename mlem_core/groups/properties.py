@@ -141,7 +141,7 @@ def kind_and_values(cells: Sequence[str | None], given: str = "") -> tuple[str, 
 
     Parameters
     ----------
-    given : of `mlem_core.analysis.grouped.kinds_of`; empty: it is guessed
+    given : of `mlem_core.groups.group_spec.kinds_of`; empty: it is guessed
     """
     own = without_marks(cells)
     known = [cell for cell in own if cell is not None and given != "class"]
@@ -170,7 +170,7 @@ class SystemsTable(NamedTuple):
 
     models : of the rows that name a model
     files : name and path of the rows that name a representations file
-    groups, labels : see `mlem_core.analysis.grouped.Grouped`; the column `group` names groups
+    groups, labels : see `group_spec.GroupOptions`; the column `group` names groups
     """
 
     models: tuple[str, ...]

@@ -16,12 +16,19 @@ import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.fit_cache import fitted_results
-from mlem_core.analysis.grouped import Member, is_control, labels_of, run_of, step_of
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.similarities import LayerSimilarity, rsa_of
 from mlem_core.base.text import listed, many, with_ends
 from mlem_core.base.typing import FloatArray
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.groups.group_spec import (
+    Member,
+    group_options,
+    is_control,
+    labels_of,
+    run_of,
+    step_of,
+)
 from mlem_core.groups.halves import (
     FEWEST,
     Halves,
@@ -167,13 +174,14 @@ class GroupSummary:
         labels = labels_of_models(self.analysis, self.system_distances[1].members)
         if not labels:
             return None
-        spec = self.analysis.spec
+        spec = group_options(self.analysis.spec)
         return Properties.of_cells(labels, spec.property_groups, spec.property_kinds)
 
     @cached_property
     def second_level(self) -> SecondLevel | None:
         """What of the properties of models explains their distances; None without properties."""
-        spec, (measured, members) = self.analysis.spec, self.system_distances
+        (measured, members) = self.system_distances
+        spec = group_options(self.analysis.spec)
         properties = self.properties
         if not measured or properties is None:
             return None
@@ -181,7 +189,7 @@ class GroupSummary:
         units: dict[str, Any] = {
             "groups": [spec.group_of.get(name, name) for name in members.members],
             "families": groups_of_systems(self) if spec.resampled_whole else (),
-            "seed": spec.seed,
+            "seed": self.analysis.spec.seed,
         }
         return self._kept(
             SECOND_LEVEL,
@@ -197,7 +205,7 @@ class GroupSummary:
     def models_table(self) -> list[Member]:
         """The rows of the models table that have layers in the selection."""
         models = dict.fromkeys(model for model, _ in self.chosen.layers)
-        return self.analysis.spec.models_table(list(models))
+        return group_options(self.analysis.spec).models_table(list(models))
 
     @cached_property
     def members(self) -> Members:
@@ -307,8 +315,8 @@ def by_model(left: Left | None, members: Members) -> Left | None:
 
 def labels_of_models(analysis: Analysis, models: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Of each factor the labels of these models, empty where unknown."""
-    spec = analysis.spec
-    every = [*spec.models, *(name for name, _ in spec.representations)]
+    spec = group_options(analysis.spec)
+    every = spec.names
     at = [every.index(model) for model in models]
     of_every = labels_of(spec.groups, spec.labels, every)
     return {factor: tuple(values[i] for i in at) for factor, values in of_every.items()}
@@ -320,7 +328,8 @@ def groups_of_systems(summary: GroupSummary) -> tuple[str, ...]:
     Families are the values of the property whose models are left out together; a model without one
     is a group of its own.
     """
-    spec, names = summary.analysis.spec, summary.system_distances[1].members
+    spec = group_options(summary.analysis.spec)
+    names = summary.system_distances[1].members
     families = labels_of_models(summary.analysis, names).get(spec.resampled_whole)
     return tuple(
         family or spec.group_of.get(name, name)
@@ -347,7 +356,7 @@ def keep_systems(analysis: Analysis, store: Store, selection: Selection) -> None
 def group_tables(summary: GroupSummary) -> dict[str, pd.DataFrame]:
     """The tables of groups, trajectories and systems, by their file names."""
     found: dict[str, pd.DataFrame] = {}
-    if summary.analysis.spec.has_groups:
+    if group_options(summary.analysis.spec).has_groups:
         found = {
             "groups.csv": summary.profiles,
             "group_similarity.csv": summary.similarity,
@@ -359,14 +368,14 @@ def group_tables(summary: GroupSummary) -> dict[str, pd.DataFrame]:
     if second is not None and len(second.scores):
         found["system_scores.csv"] = second.scores
         found["system_importance.csv"] = second.importances
-    if summary.analysis.spec.trajectories:
+    if group_options(summary.analysis.spec).trajectories:
         found["trajectories.csv"] = summary.trajectories
     return found
 
 
 def lines(summary: GroupSummary) -> list[str]:
     """Sentences on groups, trajectories and systems, where the analysis has them."""
-    of_groups = group_lines(summary) if summary.analysis.spec.has_groups else []
+    of_groups = group_lines(summary) if group_options(summary.analysis.spec).has_groups else []
     second = summary.second_level
     return of_groups + training_lines(summary) + (second.lines() if second is not None else [])
 

@@ -20,6 +20,7 @@ from mlem_core.base.text import listed
 from mlem_core.base.typing import Report, counting
 from mlem_core.extending import resolve, table_sources
 from mlem_core.figures.captions import tau_by_chance
+from mlem_core.groups.group_spec import group_options
 from mlem_core.groups.halves import keep_halves
 from mlem_core.groups.noise_ceilings import ceiling_tables
 from mlem_core.groups.summary import GroupSummary, group_tables, lines
@@ -270,7 +271,7 @@ def _group_summary(
     """Summary of groups and trajectories of models, with what it reads in the store."""
     chosen = analysis.select(similarity=similarity.similarity.name)
     left = None
-    if intervals is not None and analysis.spec.has_groups:
+    if intervals is not None and group_options(analysis.spec).has_groups:
         left = stimuli_left(analysis, store, chosen, report=progress)
     chance = known_layer_chance(analysis, store, chosen)
     keep_halves(analysis, store, chosen, counting(progress, "halves of the stimuli", "halves"))
@@ -293,7 +294,10 @@ def computed_options(analysis: Analysis, store: Store) -> TableOptions:
     has_intervals = (
         known_intervals(analysis, store) is not None
         and known_layer_chance(analysis, store, chosen) is not None
-        and (not analysis.spec.has_groups or analysis.kept(LEFT, store, chosen) is not None)
+        and (
+            not group_options(analysis.spec).has_groups
+            or analysis.kept(LEFT, store, chosen) is not None
+        )
     )
     by_chance = analysis.kept(IMPORTANCE_CHANCE, store, chosen, permutations=PERMUTATIONS)
     return TableOptions(

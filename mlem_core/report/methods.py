@@ -11,7 +11,6 @@ from typing import Any
 import jinja2
 
 from mlem_core.analysis.analysis import Analysis, Selection
-from mlem_core.analysis.grouped import trajectories_of
 from mlem_core.analysis.planning import CHOSEN, said_of_choice
 from mlem_core.analysis.results import Results
 from mlem_core.base.labels import Names
@@ -20,6 +19,7 @@ from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.estimators.registry import ESTIMATORS, estimator_named
 from mlem_core.estimators.ridge_solver import ALPHAS, GAIN
 from mlem_core.figures.context import FigureContext, held_out
+from mlem_core.groups.group_spec import group_options, trajectories_of
 from mlem_core.inference.resample import how_computed
 from mlem_core.measures.contributions import EXACT_FEATURES, ORDERS
 from mlem_core.measures.importance import PERMUTATIONS
@@ -234,7 +234,7 @@ def _populations(analysis: Analysis, names: Names) -> dict[str, list[str]]:
     """Sentences on models that are more than one each: each group, and each training."""
     spec, there = analysis.spec, [model for model, _ in analysis.layers]
     groups = [(name, [one for one in members if one in there]) for name, members in spec.groups]
-    trainings = trajectories_of(spec.trajectories, there)
+    trainings = trajectories_of(group_options(spec).trajectories, there)
     return {
         what: [f"{name} ({listed(list(map(names.model, own)))})" for name, own in each if own]
         for what, each in (("groups", groups), ("trajectories", trainings))

@@ -20,7 +20,7 @@ from typing import Any
 import filelock
 
 from mlem_core.analysis.source import READING
-from mlem_core.analysis.spec import OF_FILES, OF_MODELS, AnalysisSpec
+from mlem_core.analysis.spec import AnalysisSpec, names_in_section
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import parsed, write_json
 from mlem_core.base.parameters import in_text
@@ -39,7 +39,8 @@ MOST_NAMED = 2
 # Choices that a name has in words of their own, or not at all: how files were read, and groups.
 _NOT_NAMED = (
     *("stimuli", "models", "representations", "layers", "features", "device"),
-    *(*READING, "ordered", "nominal", *OF_FILES, *OF_MODELS),
+    *(*READING, "ordered", "nominal"),
+    *(*names_in_section("files"), *names_in_section("groups of models")),
 )
 _SAID: Mapping[str, str] = {
     "estimator": "",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mlem_core.analysis.grouped import EVERY
+from mlem_core.analysis.model_source import EVERY
 from mlem_core.analysis.source import StimulusSource, cached_table
 from mlem_core.representations.array_files import CountsRows
 from mlem_core.representations.arrays import (

@@ -12,7 +12,7 @@ from typing import Any
 
 import streamlit as st
 
-from mlem_core.analysis.grouped import EVERY
+from mlem_core.analysis.model_source import EVERY
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import kept_stimuli
 from mlem_core.base.errors import InputError

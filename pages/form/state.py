@@ -14,10 +14,9 @@ from typing import Any
 
 import streamlit as st
 
-from mlem_core.analysis.grouped import of_these
 from mlem_core.analysis.planning import resolvable
 from mlem_core.analysis.source import READING, StimulusSource
-from mlem_core.analysis.spec import OF_FILES, OF_MODELS, AnalysisSpec, parameters
+from mlem_core.analysis.spec import AnalysisSpec, names_in_section, parameters
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import in_text, parse_names
 from mlem_core.estimators.registry import check_values
@@ -32,6 +31,12 @@ from pages.parts.choices import plain
 
 STEPS = ("read", "roles", "models")
 _OF_TABLES = ("sep", "encoding", "decimal", "na", "sheet", "header_row", "counts_from")
+# Choices of the form that name models, several texts each.
+OF_MODELS = tuple(
+    name
+    for name in names_in_section("groups of models")
+    if isinstance(getattr(AnalysisSpec, name), tuple)
+)
 _OF_TREEBANKS = ("encoding", "level", "sample", "balance", "sample_seed")
 
 
@@ -255,21 +260,24 @@ def _roles(spec: AnalysisSpec) -> dict[str, str]:
 def without(models: Collection[str]) -> dict[str, list[str] | None]:
     """The groups and labels of the form without those of models that are no longer chosen."""
     try:
-        groups, labels = value_of("groups"), value_of("labels")
+        spec = AnalysisSpec(**{name: value_of(name) for name in OF_MODELS})
     except InputError:
         return {}
-    named = {one for _, members in groups for one in members} | {*dict(labels)}
+    named = set[str]()
+    for field in spec.choices_for(()):
+        for name, values in getattr(spec, field):
+            named |= {name, *values}
     if named.isdisjoint(models):
         return {}
-    kept = zip(("groups", "labels"), of_these(groups, labels, [*(named - {*models})]), strict=True)
-    return {name: _texts(name, value) if value else None for name, value in kept}
+    changes = spec.choices_for(named - {*models})
+    return {name: _texts(name, value) if value else None for name, value in changes.items()}
 
 
 # Fields of `AnalysisSpec` that the last step draws as they are described, by `field`.
 _OPTIONS = tuple(
     each.name
     for each in fields(AnalysisSpec)
-    if each.name not in (*READING, "stimuli", "ordered", "nominal", *OF_FILES)
+    if each.name not in (*READING, "stimuli", "ordered", "nominal", *names_in_section("files"))
     and each.name not in ("models", "representations", "features")
 )
 _OF_TEXT = ("special_tokens", "pooling", "positions")  # of no meaning where stimuli are no text

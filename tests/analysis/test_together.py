@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 from helpers.inputs import WORDS, as_csv, for_each, refused
 
-from mlem_core.analysis.grouped import labels_of, step_of
 from mlem_core.analysis.source import StimulusSource
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
 from mlem_core.cli.commands import parser
 from mlem_core.cli.options import spec_from_options
+from mlem_core.groups.group_spec import labels_of, step_of
 from mlem_core.stimuli.reading.table import read_table
 from mlem_core.stimuli.roles import apply_roles, guess_roles, read_csv
 

@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.spatial.distance import pdist
 
 from mlem_core import Store, run
-from mlem_core.analysis.grouped import Member
+from mlem_core.groups.group_spec import Member
 from mlem_core.groups.halves import (
     HALVES,
     cross_validated,

@@ -9,8 +9,8 @@ from helpers.inputs import arguments_of, in_files, words
 from scipy import stats
 
 from mlem_core import Store, run
-from mlem_core.analysis.grouped import Grouped
 from mlem_core.cli.commands import main
+from mlem_core.groups.group_spec import GroupOptions
 from mlem_core.groups.members import (
     Members,
     group_means,
@@ -29,7 +29,7 @@ LAYERS = [(model, n) for model in ("b0", "a0", "a1", "c", "a2", "b1") for n in r
 
 def members(groups=GROUPS, layers=LAYERS):
     models = list(dict.fromkeys(model for model, _ in layers))
-    return Members.of(Grouped(groups=groups).models_table(models), layers)
+    return Members.of(GroupOptions(groups=groups).models_table(models), layers)
 
 
 def symmetric(rng, *shape):

@@ -6,8 +6,8 @@ from scipy.spatial.distance import squareform
 from scipy.stats import spearmanr
 from sklearn.linear_model import Ridge
 
-from mlem_core.analysis.grouped import labels_of
 from mlem_core.cli.commands import main
+from mlem_core.groups.group_spec import labels_of
 from mlem_core.groups.members import Squares
 from mlem_core.groups.properties import Properties, kind_and_values, read_systems
 from mlem_core.groups.property_tests import (

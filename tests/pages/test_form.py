@@ -13,7 +13,7 @@ from scipy.spatial.distance import pdist, squareform
 
 from mlem_core import AnalysisSpec, Store, write_csv
 from mlem_core.analysis.source import StimulusSource
-from mlem_core.analysis.spec import OF_FILES, parameters
+from mlem_core.analysis.spec import names_in_section, parameters
 from mlem_core.stimuli import datasets
 from mlem_core.stimuli.added import frequency
 from mlem_core.tasks import analyses
@@ -211,7 +211,7 @@ def test_the_form_offers_what_the_command_line_does(store):
     keys = [str(one.key) for kind in kinds for one in screen.app.get(kind)]
     offered = {name for name in parameters() if any(k.startswith(f"choice {name} ") for k in keys)}
     # Stimuli, their features, models and files are chosen in the steps that other tests go through.
-    steps = {"models", "features", "representations", *OF_FILES}
+    steps = {"models", "features", "representations", *names_in_section("files")}
     assert offered == {*parameters()} - {each.name for each in fields(StimulusSource)} - steps
     pooling = screen.widget("selectbox", "Pooling")
     assert pooling.options[0] == parameters()["pooling"].labels["standard"]

@@ -21,5 +21,6 @@ EXTENSION = Extension(
             run=f"{_HERE}.command:write_systems",
         ),
     ),
+    options={"models": "mlem_core.groups.group_spec:GroupOptions"},
     doc="docs/systems.md",
 )

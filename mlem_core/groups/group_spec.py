@@ -1,30 +1,29 @@
-"""Models table of an analysis: the groups and trajectories that its models belong to.
+"""Options of an analysis with many models: labels, training trajectories, properties.
 
-A row says to which group a model belongs, and at which step of its training it stands where the
-group is a trajectory. A model in no group is a group of its own. A checkpoint is called
-`model@revision`; the number that its revision ends in is the training step. Members of a trajectory
-at one step are seeds of it.
+A row of the models table says to which group a model belongs, and at which step of its training it
+stands where the group is a trajectory. A model in no group is a group of its own. A checkpoint is
+called `model@revision`; the number that its revision ends in is the training step. Members of a
+trajectory at one step are seeds of it.
 
-Groups change nothing that is computed of a model; `mlem_core.groups` reads them.
-
-Choices for representations files stand here too: subjects, axes, first columns.
+Groups change nothing that is computed of a model.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from mlem_core.analysis.model_source import Groups, ModelSource, NamesInChoices, check_members
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import option, parse_names
 from mlem_core.base.text import listed, short
-from mlem_core.representations.array_files import FIRST_COLUMN
 from mlem_core.stimuli.columns import guess_kind, number_of, without_marks
 
-# (group or trajectory, its members), and (model or group, "factor:value" of each of its labels).
-Groups = tuple[tuple[str, tuple[str, ...]], ...]
+if TYPE_CHECKING:
+    from mlem_core.analysis.spec import AnalysisSpec
+
 # A number of more digits, or one behind a point, is no step; a commit's digest has none.
 _STEP = re.compile(r"(?<![.\d])\d{1,15}$", re.ASCII)
 _COMMIT = re.compile(r"(?=.*[a-f])[0-9a-f]{7,64}")
@@ -53,67 +52,10 @@ def _labels(text: str) -> tuple[str, ...]:
     return labels if all(all(label.partition(":")) for label in labels) else ()
 
 
-EVERY = "all"
-
-
-def _first_column(text: str) -> str | None:
-    return text if text in FIRST_COLUMN else None
-
-
-def _subject(text: str) -> str | None:
-    return text if text == EVERY or (text.isdecimal() and 0 < int(text) < 10**6) else None
-
-
-def _axis(text: str) -> str | None:
-    word, colon, unit = text.partition(":")
-    return text if word.strip() and bool(unit.strip()) == bool(colon) else None
-
-
 @dataclass(frozen=True, kw_only=True)
-class Grouped:
-    """Choices for representations files; groups, labels and trajectories of models."""
+class GroupOptions(ModelSource):
+    """Labels, trajectories and properties of models."""
 
-    first_column: tuple[tuple[str, str], ...] = option(
-        (),
-        "First column",
-        "What the first column of a representations CSV is where it may be row numbers: skip (it "
-        "is left out), unit, or names (of the stimuli, as a column of theirs has them).",
-        metavar=f"NAME={'|'.join(FIRST_COLUMN)}",
-        pair=_first_column,
-        last=True,
-    )
-    subjects: tuple[tuple[str, str], ...] = option(
-        (),
-        "Subjects",
-        "Which subject of a file is read whose arrays are (subjects, stimuli, units): all makes "
-        "each a system, NAME@subject1 and so on, in the group NAME. Distances of several subjects "
-        "are known as such. Without it a first axis is over repetitions.",
-        metavar=f"NAME={EVERY}|NUMBER",
-        pair=_subject,
-        option="subject",
-        last=True,
-    )
-    axes: tuple[tuple[str, str], ...] = option(
-        (),
-        "Axis",
-        "What the layers of a file are, such as region, or time:ms. With a unit they are ordered "
-        "by the numbers in their names, such as 120 ms.",
-        metavar="NAME=WORD|WORD:UNIT",
-        pair=_axis,
-        option="axis",
-        last=True,
-    )
-
-    groups: tuple[tuple[str, tuple[str, ...]], ...] = option(
-        (),
-        "Groups of models",
-        "Seeds, checkpoints or sizes of one recipe, such as mini=mini-s0,mini-s1: their spread is "
-        "shown, and how much of what models of a group share is shared between groups. Groups "
-        "change nothing that is computed of a model.",
-        metavar="GROUP=MODEL,MODEL",
-        pair=parse_names,
-        option="group",
-    )
     labels: tuple[tuple[str, tuple[str, ...]], ...] = option(
         (),
         "Labels of models",
@@ -122,6 +64,7 @@ class Grouped:
         metavar="MODEL=FACTOR:VALUE",
         pair=_labels,
         option="label",
+        section="groups of models",
     )
     trajectories: tuple[tuple[str, tuple[str, ...]], ...] = option(
         (),
@@ -132,6 +75,7 @@ class Grouped:
         metavar="NAME=MODEL@STEP,MODEL@STEP",
         pair=parse_names,
         option="trajectory",
+        section="groups of models",
     )
     property_groups: tuple[tuple[str, tuple[str, ...]], ...] = option(
         (),
@@ -140,6 +84,7 @@ class Grouped:
         metavar="NAME=PROPERTY,PROPERTY",
         pair=parse_names,
         option="property-group",
+        section="groups of models",
     )
     property_kinds: tuple[tuple[str, str], ...] = option(
         (),
@@ -149,6 +94,7 @@ class Grouped:
         metavar="PROPERTY=KIND",
         pair=str,
         option="property-kind",
+        section="groups of models",
     )
     resampled_whole: str = option(
         "",
@@ -158,21 +104,8 @@ class Grouped:
         "for itself.",
         metavar="PROPERTY",
         option="families",
+        section="groups of models",
     )
-
-    @property
-    def axis_of(self) -> Mapping[str, str]:
-        """Word for the layers of a file, by its name: "region", "time (ms)"."""
-        parts = {name: said.partition(":") for name, said in self.axes}
-        return {
-            name: f"{word.strip()} ({unit.strip()})" if unit else word.strip()
-            for name, (word, _, unit) in parts.items()
-        }
-
-    @property
-    def has_seeds(self) -> bool:
-        """Whether a group has two models, so that something can be said of others of it."""
-        return any(len(members) > 1 for _, members in self.groups)
 
     @property
     def has_groups(self) -> bool:
@@ -182,11 +115,11 @@ class Grouped:
     @property
     def group_of(self) -> dict[str, str]:
         """The group of each model in one; of a checkpoint, that of its run, or its trajectory."""
-        found = {model: name for name, members in self.groups for model in members}
+        groups = super().group_of
         for name, members in self.trajectories:
             for model in members:
-                found.setdefault(model, found.get(run_of(model), name))
-        return found
+                groups.setdefault(model, groups.get(run_of(model), name))
+        return groups
 
     def models_table(self, models: Sequence[str]) -> list[Member]:
         """The models table: a row a model in its group, then a row a checkpoint of a trajectory.
@@ -205,67 +138,45 @@ class Grouped:
             rows += [Member(name, one, step_of(one)) for one in own]
         return rows
 
+    def names_in_choices(self) -> NamesInChoices:
+        """Each place where models or their properties are named: what, the names, the choices.
 
-def _divisions(said: Grouped) -> tuple[tuple[str, Groups], ...]:
-    return ("group", said.groups), ("trajectory", said.trajectories)
+        Raises InputError as `labels_of`, when all names of models before were among the choices.
+        """
+        yield from super().names_in_choices()
+        for name, members in self.trajectories:
+            yield f"member of the trajectory {short(name)}", members, self.names
+        yield "model or group with a label", dict(self.labels), {*self.names, *dict(self.groups)}
+        properties = labels_of(self.groups, self.labels, self.names)
+        for group, names in self.property_groups:
+            yield f"property of the group {short(group)}", names, properties
+        yield "property with a kind", dict(self.property_kinds), properties
+        for name, kind in self.property_kinds:
+            yield f"kind of the property {short(name)}", (kind,), kinds_of(properties[name])
+        yield "property", (self.resampled_whole,) if self.resampled_whole else (), properties
+
+    def check_models(self) -> None:
+        """Raise InputError as `ModelSource.check_models`, and for a trajectory that is none.
+
+        That is one with a member without a step, two of one step of one run, or one step.
+        """
+        super().check_models()
+        check_members("trajectory", self.trajectories)
+        for name, members in self.trajectories:
+            _check_steps(f"the trajectory {short(name)}", members)
+
+    def choices_for(self, names: Collection[str]) -> dict[str, Any]:
+        """As `ModelSource.choices_for`, with labels and trajectories."""
+        changes = super().choices_for(names)
+        there = {*names, *dict(changes["groups"])}
+        labels = tuple((name, values) for name, values in self.labels if name in there)
+        trajectories = trajectories_of(self.trajectories, [*names])
+        return changes | {"labels": labels, "trajectories": trajectories}
 
 
-def names_in_choices(
-    said: Grouped, models: Sequence[str]
-) -> Iterator[tuple[str, Iterable[str], Collection[str]]]:
-    """Each place where models or their properties are named: what, the names, the choices.
-
-    Raises InputError as `labels_of`, when all names of models before were among the choices.
-    """
-    for kind, named in _divisions(said):
-        for name, members in named:
-            yield f"member of the {kind} {short(name)}", members, models
-    yield "model or group with a label", dict(said.labels), {*models, *dict(said.groups)}
-    properties = labels_of(said.groups, said.labels, models)
-    for group, names in said.property_groups:
-        yield f"property of the group {short(group)}", names, properties
-    yield "property with a kind", dict(said.property_kinds), properties
-    for name, kind in said.property_kinds:
-        yield f"kind of the property {short(name)}", (kind,), kinds_of(properties[name])
-    yield "property", (said.resampled_whole,) if said.resampled_whole else (), properties
-
-
-def check_divisions(said: Grouped, models: Sequence[str]) -> None:
-    """Check the groups and trajectories of models.
-
-    Raises InputError: a group or trajectory without a member, or with a name that cannot be printed
-    or is another's; a member that is there twice, or in two groups; a group with the name of a
-    model outside it; a member of a trajectory without a step, two of one step of one run, a
-    trajectory of one step.
-    """
-    for kind, named in _divisions(said):
-        names = [name for name, _ in named]
-        for name, members in named:
-            called = f"the {kind} {short(name)}"
-            if not (name and members and name.isprintable()):
-                raise InputError(
-                    f"{called} has {len(members)} members; expected a name that can be printed "
-                    "and at least one model."
-                )
-            twice = [member for member in members if members.count(member) > 1]
-            if names.count(name) > 1 or twice:
-                what = f"the model {twice[0]!r} of {called}" if twice else called
-                raise InputError(f"{what} is named twice; name each once.")
-            if kind == "group" and name in models and name not in members:
-                raise InputError(
-                    f"{called} has the name of a model that is not in it; choose another name, "
-                    "or make the model a member."
-                )
-            if kind == "trajectory":
-                _check_steps(called, members)
-    seen: dict[str, str] = {}
-    for name, members in said.groups:
-        for member in members:
-            if (other := seen.setdefault(member, name)) != name:
-                raise InputError(
-                    f"the model {member!r} is in the groups {other!r} and {name!r}; a model is "
-                    "in one group at most."
-                )
+def group_options(spec: AnalysisSpec) -> GroupOptions:
+    """Specification of an analysis, with the options of this extension."""
+    return cast("GroupOptions", spec)
 
 
 def labels_of(groups: Groups, labels: Groups, models: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -300,16 +211,6 @@ def kinds_of(cells: Sequence[str | None]) -> list[str]:
     numbers = [number_of(cell) or 0.0 for cell in own if ordered and cell is not None]
     able = {"number": ordered, "log": ordered and min(numbers) > 0}
     return [kind for kind in PROPERTY_KINDS if able.get(kind, True)]
-
-
-def of_these(groups: Groups, labels: Groups, models: Sequence[str]) -> tuple[Groups, Groups]:
-    """Groups and labels of these models alone."""
-    kept: Groups = tuple(
-        (name, tuple(member for member in members if member in models)) for name, members in groups
-    )
-    kept = tuple((name, members) for name, members in kept if members)
-    there = {*models, *dict(kept)}
-    return kept, tuple((name, given) for name, given in labels if name in there)
 
 
 def run_of(member: str) -> str:
