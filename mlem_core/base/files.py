@@ -143,7 +143,7 @@ def _exchange(temporary: Path, target: Path, last: str, old: Iterable[str]) -> N
     for name in (last, *old) if old else ():
         (target / name).unlink(missing_ok=True)
     new = [path.name for path in temporary.iterdir()]
-    for name in sorted(new, key=lambda one: (one == last, one)):
+    for name in sorted(new, key=lambda entry: (entry == last, entry)):
         os.replace(temporary / name, target / name)
     sync_path(target)
     (target / _BEGUN).unlink(missing_ok=True)
@@ -192,8 +192,8 @@ def _check_regular(target: Path, named: Path) -> None:
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(named))
     if target.exists() and not target.is_file():
-        told = f"is {_kind(target)}, and only a file is replaced"
-        raise FileExistsError(errno.EEXIST, told, str(named))
+        reason = f"is {_kind(target)}, and only a file is replaced"
+        raise FileExistsError(errno.EEXIST, reason, str(named))
 
 
 @contextlib.contextmanager
@@ -210,10 +210,10 @@ def _only_one(folder: Path) -> Iterator[None]:
 
 def _name(error: OSError, temporary: Path, named: Path) -> None:
     """The name that is not known outside says nothing to a user; a write error has none."""
-    told = "" if error.filename is None else str(error.filename)
-    if told == str(temporary) or told.startswith(f"{temporary}{os.sep}"):
+    name = "" if error.filename is None else str(error.filename)
+    if name == str(temporary) or name.startswith(f"{temporary}{os.sep}"):
         error.filename, error.filename2 = str(named), None
-    elif not told and is_full(error):
+    elif not name and is_full(error):
         error.filename = str(named)
 
 
@@ -293,9 +293,9 @@ def sweep(home: Path, name: str) -> None:
 @contextlib.contextmanager
 def scratch(name: str) -> Iterator[Path]:
     """A private temporary folder; what a killed process left of it is removed by the next one."""
-    home, own = Path(tempfile.gettempdir()), f"mlem-{name}-{os.getuid()}"
-    sweep(home, own)
-    with held(home, own, 0o700, home / own, folder=True) as path:
+    home, prefix = Path(tempfile.gettempdir()), f"mlem-{name}-{os.getuid()}"
+    sweep(home, prefix)
+    with held(home, prefix, 0o700, home / prefix, folder=True) as path:
         yield path
 
 
@@ -340,11 +340,11 @@ def parsed(kind: type[T], data: bytes, what: str) -> T:
     from pydantic import ValidationError
 
     try:
-        found: T = _adapter(cast("Any", kind)).validate_json(data, strict=True)
+        content: T = _adapter(cast("Any", kind)).validate_json(data, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         raise InputError(_sentence(what, dict(first))) from error
-    return found
+    return content
 
 
 def checked(kind: type[T], value: Any, what: str) -> T:
@@ -374,5 +374,5 @@ def _sentence(what: str, error: dict[str, Any]) -> str:
     expected = _EXPECTED.get(error["type"], words)
     if error["type"] == "missing":
         return f"{where} is missing; expected {expected}."
-    found = short(json.dumps(error["input"], ensure_ascii=False))[1:-1]
-    return f"{where} is {found}; expected {expected}."
+    cell = short(json.dumps(error["input"], ensure_ascii=False))[1:-1]
+    return f"{where} is {cell}; expected {expected}."

@@ -81,13 +81,13 @@ class Names:
 
     def layers_title(self, layers: Sequence[Layer]) -> str:
         """Display names of layers in a sentence, by model: "GPT-2 layers 3 and 11; brain V1"."""
-        of = {model: [one for one in layers if one[0] == model] for model, _ in layers}
-        return "; ".join(
-            self.layer_title(own[0])
-            if len(own) == 1
-            else f"{self.model(model)} layers {listed([self.own(at) or str(at[1]) for at in own])}"
-            for model, own in of.items()
-        )
+        by_model = {model: [layer for layer in layers if layer[0] == model] for model, _ in layers}
+        titles = []
+        for model, of_model in by_model.items():
+            numbers = listed([self.own(layer) or str(layer[1]) for layer in of_model])
+            several = f"{self.model(model)} layers {numbers}"
+            titles.append(several if len(of_model) > 1 else self.layer_title(of_model[0]))
+        return "; ".join(titles)
 
     def table(self, table: pd.DataFrame, features: Sequence[str] = ()) -> pd.DataFrame:
         """A copy of a result table whose columns of features, models and layers have these names.
@@ -127,9 +127,12 @@ NAMES = Names()
 
 def distinct(identifiers: Sequence[str], called: Sequence[str]) -> list[str]:
     """Display names, with the identifier where two have the same name."""
-    own = dict(zip(identifiers, called, strict=True))
-    often = [*own.values()]
-    return [own[one] if often.count(own[one]) == 1 else one for one in identifiers]
+    labels = dict(zip(identifiers, called, strict=True))
+    often = [*labels.values()]
+    return [
+        labels[identifier] if often.count(labels[identifier]) == 1 else identifier
+        for identifier in identifiers
+    ]
 
 
 def width(text: str) -> int:

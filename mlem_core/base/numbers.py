@@ -23,20 +23,20 @@ SINGULAR = 1e-15
 
 # Sums may be taken in any order: several numbers at once.
 @numba.njit(nogil=True, cache=True, fastmath={"reassoc"})  # type: ignore[untyped-decorator, unused-ignore]
-def _dot(one: Array, other: Array, n: int) -> float:
+def _dot(row: Array, other: Array, n: int) -> float:
     total = 0.0
     for k in range(n):
-        total += one[k] * other[k]
+        total += row[k] * other[k]
     return total
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def _factor(gram: Array, chosen: Array, lower: Array) -> bool:
+def _factor(gram: Array, places: Array, lower: Array) -> bool:
     """Cholesky's decomposition of the chosen rows and columns; False where there is none."""
-    n = len(chosen)
+    n = len(places)
     for i in range(n):
         for j in range(i + 1):
-            total = gram[chosen[i], chosen[j]] - _dot(lower[i], lower[j], j)
+            total = gram[places[i], places[j]] - _dot(lower[i], lower[j], j)
             if i == j:
                 if total <= SINGULAR:
                     return False
@@ -47,11 +47,11 @@ def _factor(gram: Array, chosen: Array, lower: Array) -> bool:
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def _substitute(lower: Array, moment: Array, chosen: Array, solved: Array) -> None:
+def _substitute(lower: Array, moment: Array, places: Array, solved: Array) -> None:
     """Solve the chosen equations by their decomposition."""
-    n = len(chosen)
+    n = len(places)
     for i in range(n):
-        total = moment[chosen[i]]
+        total = moment[places[i]]
         for k in range(i):
             total -= lower[i, k] * solved[k]
         solved[i] = total / lower[i, i]
@@ -79,7 +79,7 @@ def pivot(grams: Array, which: Array, moments: Array, weights: Array, done: Arra
     n_problems, n = moments.shape
     lower, solved, own = np.empty((n, n)), np.empty(n), np.empty(n)
     # All equations of a matrix are decomposed once for the problems that follow each other.
-    whole, of, fine = np.empty((n, n)), -1, False
+    factor, of, fine = np.empty((n, n)), -1, False
     free, wrong = np.empty(n, dtype=np.bool_), np.empty(n, dtype=np.bool_)
     for problem in range(n_problems):
         gram, moment = grams[which[problem]], moments[problem]
@@ -88,23 +88,23 @@ def pivot(grams: Array, which: Array, moments: Array, weights: Array, done: Arra
         for i in range(n):
             free[i] = gram[i, i] > 0
         for step in range(ROUNDS):
-            chosen = np.flatnonzero(free)
+            places = np.flatnonzero(free)
             if step == 0 and of != which[problem]:
-                of, fine = which[problem], _factor(gram, chosen, whole)
-            if not (fine if step == 0 else _factor(gram, chosen, lower)):
+                of, fine = which[problem], _factor(gram, places, factor)
+            if not (fine if step == 0 else _factor(gram, places, lower)):
                 break
-            _substitute(whole if step == 0 else lower, moment, chosen, solved)
+            _substitute(factor if step == 0 else lower, moment, places, solved)
             own[:] = 0.0
-            for k in range(len(chosen)):
-                own[chosen[k]] = solved[k]
+            for k in range(len(places)):
+                own[places[k]] = solved[k]
             exchanged = False
             for i in range(n):
                 if free[i]:
                     wrong[i] = own[i] < -tolerance
                 else:
                     slope = -moment[i]
-                    for k in range(len(chosen)):
-                        slope += gram[i, chosen[k]] * solved[k]
+                    for k in range(len(places)):
+                        slope += gram[i, places[k]] * solved[k]
                     wrong[i] = slope < -tolerance and gram[i, i] > 0
                 exchanged |= wrong[i]
             if not exchanged:
@@ -155,9 +155,9 @@ def nonnegative_quadratic(gram: FloatArray, moment: FloatArray) -> FloatArray:
     weights, done = np.zeros_like(m), np.zeros(len(m), dtype=np.bool_)
 
     def solve(part: IntArray) -> None:
-        own, found = np.zeros((len(part), n)), np.zeros(len(part), dtype=np.bool_)
-        pivot(scaled, which[part], m[part], own, found)
-        weights[part], done[part] = own, found
+        solutions, converged = np.zeros((len(part), n)), np.zeros(len(part), dtype=np.bool_)
+        pivot(scaled, which[part], m[part], solutions, converged)
+        weights[part], done[part] = solutions, converged
 
     # Those of one matrix follow each other.
     order = np.argsort(which, kind="stable")
@@ -189,8 +189,8 @@ def student_quantile(degrees: int | FloatArray) -> Any:
     """
     from scipy.special import stdtrit  # scipy.stats takes a second to import
 
-    found = stdtrit(degrees, 1 - (1 - CONFIDENCE) / 2)
-    return float(found) if isinstance(degrees, int) else found
+    quantile = stdtrit(degrees, 1 - (1 - CONFIDENCE) / 2)
+    return float(quantile) if isinstance(degrees, int) else quantile
 
 
 def moderate(values: NDArray[np.floating]) -> NDArray[Any]:

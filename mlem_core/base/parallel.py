@@ -128,7 +128,9 @@ def heed_signals() -> None:
         raise KeyboardInterrupt
 
     report = sys.unraisablehook
-    sys.unraisablehook = lambda one: None if one.exc_type is KeyboardInterrupt else report(one)
+    sys.unraisablehook = lambda raised: (
+        None if raised.exc_type is KeyboardInterrupt else report(raised)
+    )
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, stop)

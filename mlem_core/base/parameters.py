@@ -117,12 +117,12 @@ def parse_pair(
     def parse(text: str) -> tuple[str, Any]:
         name, _, rest = text.rpartition("=") if last else text.partition("=")
         try:
-            found = value(rest)
+            parsed = value(rest)
         except ValueError:
-            found = None
-        if not name.strip() or found in (None, "", ()):
+            parsed = None
+        if not name.strip() or parsed in (None, "", ()):
             raise InputError(f"{short(text)} is not of the form {form}")
-        return name.strip(), found
+        return name.strip(), parsed
 
     return parse
 
@@ -164,17 +164,19 @@ def in_text(value: Any) -> str:
     """Text of one of a field's values as the command line reads it: "brain=brain.npz"."""
     if not isinstance(value, tuple):
         return str(value)
-    name, *rest = (in_names(map(str, one)) if isinstance(one, tuple) else str(one) for one in value)
+    name, *rest = (
+        in_names(map(str, part)) if isinstance(part, tuple) else str(part) for part in value
+    )
     return "=".join((name, *rest))
 
 
-def names_in(asked: str | Iterable[str]) -> tuple[str, ...]:
+def names_in(names: str | Iterable[str]) -> tuple[str, ...]:
     """The given names, as a list or as the command line's text "a,b"."""
-    if isinstance(asked, str):
-        return parse_names(asked)
-    if not isinstance(asked, Iterable):
-        raise InputError(f"found {asked!r} for names; expected a list of them, or 'a,b'.")
-    return tuple(asked)
+    if isinstance(names, str):
+        return parse_names(names)
+    if not isinstance(names, Iterable):
+        raise InputError(f"found {names!r} for names; expected a list of them, or 'a,b'.")
+    return tuple(names)
 
 
 def parse_names(text: str) -> tuple[str, ...]:

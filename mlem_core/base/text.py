@@ -22,10 +22,10 @@ _STRESS = ((0.0, "perfect"), (0.025, "excellent"), (0.05, "good"), (0.1, "fair")
 
 def listed(parts: Sequence[str], *, last: str = "and", most: int | None = None) -> str:
     """ "a, b and c"; of more than `most`, "a, b and 7 more"."""
-    shown = list(parts)
-    if most is not None and len(shown) > most:
-        return f"{', '.join(shown[:most])} {last} {len(shown) - most} more"
-    return f" {last} ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+    texts = list(parts)
+    if most is not None and len(texts) > most:
+        return f"{', '.join(texts[:most])} {last} {len(texts) - most} more"
+    return f" {last} ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
 
 
 def sentence_case(text: str) -> str:
@@ -54,8 +54,8 @@ def as_markdown(text: str) -> str:
 
 def some(names: Sequence[str], most: int = 20) -> str:
     """Names quoted for a message, cut where there are many."""
-    shown = ", ".join(short(name) for name in names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+    text = ", ".join(short(name) for name in names[:most])
+    return text if len(names) <= most else f"{text} and {len(names) - most} more"
 
 
 def plural(noun: str) -> str:
@@ -136,7 +136,7 @@ def stress_in_words(stress: float) -> str:
     """
     if math.isnan(stress):
         return ""
-    word = min(_STRESS, key=lambda one: abs(one[0] - stress))[1]
+    word = min(_STRESS, key=lambda entry: abs(entry[0] - stress))[1]
     return f"stress {fraction(stress)} ({word})"
 
 
@@ -177,5 +177,5 @@ class Later:
         self._name = name
 
     def __get__(self, owner: Any, kind: type) -> Any:
-        made = getattr(importlib.import_module(f"mlem_core.{self._home}"), self._name)
-        return made if owner is None else made(owner)
+        member = getattr(importlib.import_module(f"mlem_core.{self._home}"), self._name)
+        return member if owner is None else member(owner)

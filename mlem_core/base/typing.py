@@ -33,27 +33,27 @@ def parse_layer(text: str) -> Layer:
     return model, int(number)
 
 
-def layers_in(asked: Layers) -> tuple[Layer, ...]:
+def layers_in(layers: Layers) -> tuple[Layer, ...]:
     """The layers that are named: ("minilm", 3), "minilm:3", "minilm:0,minilm:3", or a list of such.
 
     Raises InputError: a name of another form.
     """
-    if isinstance(asked, str):
-        return tuple(parse_layer(part.strip()) for part in asked.split(",") if part.strip())
-    if isinstance(asked, tuple) and len(asked) == 2 and not isinstance(asked[1], str | tuple):
-        return (_layer(asked),)
-    return tuple(_layer(each) for each in asked)
+    if isinstance(layers, str):
+        return tuple(parse_layer(part.strip()) for part in layers.split(",") if part.strip())
+    if isinstance(layers, tuple) and len(layers) == 2 and not isinstance(layers[1], str | tuple):
+        return (_layer(layers),)
+    return tuple(_layer(each) for each in layers)
 
 
-def _layer(asked: Any) -> Layer:
-    if isinstance(asked, str):
-        return parse_layer(asked)
+def _layer(layer: Any) -> Layer:
+    if isinstance(layer, str):
+        return parse_layer(layer)
     try:
-        model, number = asked
+        model, number = layer
         return str(model), int(number)
     except (TypeError, ValueError):
         raise InputError(
-            f"{asked!r} is no layer; expected ('minilm', 3) or 'minilm:3', or a list of such."
+            f"{layer!r} is no layer; expected ('minilm', 3) or 'minilm:3', or a list of such."
         ) from None
 
 

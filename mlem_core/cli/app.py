@@ -35,7 +35,9 @@ def app_folder() -> Path:
 
     Raises InputError where neither is there.
     """
-    there = [one for one in (_PACKAGE / "_app", _PACKAGE.parent) if (one / "app.py").is_file()]
+    there = [
+        folder for folder in (_PACKAGE / "_app", _PACKAGE.parent) if (folder / "app.py").is_file()
+    ]
     if not there:
         raise InputError(f"the app is not installed beside {str(_PACKAGE)!r}; install it again.")
     return there[0]

@@ -132,12 +132,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     any_encoding()
     try:
-        given = list(sys.argv[1:] if arguments is None else arguments)
-        check_arguments(given)
-        if not given:
+        words = list(sys.argv[1:] if arguments is None else arguments)
+        check_arguments(words)
+        if not words:
             tell(INTRODUCTION)
             return 0
-        options = parser(given).parse_args(given)
+        options = parser(words).parse_args(words)
         # What is written at the end must be possible before the work begins.
         command = commands()[options.command]
         if (path := getattr(options, "out", None)) is not None:

@@ -63,15 +63,15 @@ def two_results(
     """
     names = [options.first, *filter(None, [options.second])]
     if len(names) == 1 + options.halves:
-        found = "two results with --halves" if options.halves else "one result"
-        raise InputError(f"found {found}; expected two results, or one and --halves.")
-    given, halves = spec_from_options(options), ("first", "second")
+        result = "two results with --halves" if options.halves else "one result"
+        raise InputError(f"found {result}; expected two results, or one and --halves.")
+    spec, halves = spec_from_options(options), ("first", "second")
     names *= 1 + options.halves
-    made = [
-        result_of(name, given, store, report, half=half if options.halves else "")[0]
+    results = [
+        result_of(name, spec, store, report, half=half if options.halves else "")[0]
         for name, half in zip(names, halves, strict=True)
     ]
-    return made[0], made[1]
+    return results[0], results[1]
 
 
 def result_of(
@@ -129,11 +129,11 @@ def analysis_of_two(
     InputError
         Bad input; a layer that its model does not have, or one layer twice.
     """
-    asked = spec_from_options(options)
+    spec = spec_from_options(options)
     named = [options.first] if options.second is None else [options.first, options.second]
-    both = _numbered(asked, named)
+    both = _numbered(spec, named)
     options.first, options.second = both[0], (*both, None)[1]
-    files = dict(asked.representations)
+    files = dict(spec.representations)
     options.models += [
         name for name in dict(both) if name not in files and name not in options.models
     ]
@@ -149,15 +149,15 @@ def _numbered(spec: AnalysisSpec, named: Iterable[str]) -> tuple[Layer, ...]:
     """Layers that are named by number, or by their name in a representations file."""
 
     def numbered(text: str) -> Layer:
-        model, _, own = text.rpartition(":")
+        model, _, layer_name = text.rpartition(":")
         path = dict(spec.representations).get(model)
-        if path is None or own.isdecimal():
+        if path is None or layer_name.isdecimal():
             return parse_layer(text)
         source = file_representations(spec, spec.load_stimuli(), path, model)
         names = {name: int(n) for n, name in source.facts.get("layer_names", {}).items()}
-        if own not in names:
-            raise unknown(f"layer of {model}", own, [*names] or map(str, source.layers))
-        return model, names[own]
+        if layer_name not in names:
+            raise unknown(f"layer of {model}", layer_name, [*names] or map(str, source.layers))
+        return model, names[layer_name]
 
     both = tuple(map(numbered, named))
     if len(both) > len({*both}):

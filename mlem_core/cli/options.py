@@ -127,7 +127,7 @@ def spec_from_options(options: argparse.Namespace) -> AnalysisSpec:
         table = read_systems(options.systems)
         named = dict(options.representations)
         options.models += [name for name in table.models if name not in options.models]
-        options.representations += [one for one in table.files if one[0] not in named]
+        options.representations += [file for file in table.files if file[0] not in named]
         options.groups += table.groups
         options.labels += table.labels
         options.systems = None

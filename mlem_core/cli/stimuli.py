@@ -55,8 +55,8 @@ def check_stimuli(options: argparse.Namespace) -> None:
     """Print what the look at the stimuli has found."""
     spec = checked_spec(options)
     stimuli = spec.load_stimuli().select(spec.features)
-    found = lint(stimuli, spec)
-    for finding in found.findings:
+    findings = lint(stimuli, spec)
+    for finding in findings.findings:
         rows = f" (rows {', '.join(map(str, finding.rows))})" if finding.rows else ""
         tell(f"{finding.severity}: {finding.sentence}{rows}")
     tell(

@@ -98,7 +98,7 @@ def _into_nothing() -> None:
 def one_line(message: object) -> str:
     """A message in one line, without what nobody reads to its end."""
     text = " ".join(str(message).split("\n"))
-    return _ENDLESS.sub(lambda found: f"{found[1]}…{found[2]}", text)
+    return _ENDLESS.sub(lambda match: f"{match[1]}…{match[2]}", text)
 
 
 def check_arguments(arguments: list[str]) -> None:

@@ -65,8 +65,8 @@ def summarize(
         lines = [_alike(by, why), _shared(analysis, by, replace(why, group_mean=""))]
     lines.append(_matters(analysis, results, intervals, chance))
     rests = f"(features coded {results.coding}; {_each(analysis)})"
-    said = [f"{line} {rests}" for line in lines]
-    return [*said, *filter(None, [below_ceiling(results, analysis.spec.estimator)])]
+    lines_with_basis = [f"{line} {rests}" for line in lines]
+    return [*lines_with_basis, *filter(None, [below_ceiling(results, analysis.spec.estimator)])]
 
 
 def _alike(by: LayerSimilarity, why: Explanation) -> str:
@@ -80,11 +80,11 @@ def _alike(by: LayerSimilarity, why: Explanation) -> str:
     among = why.among or "1 pair of layers"
     if why.value < HARDLY or low <= 0:
         return f"Hardly similar: the highest {short} of {among} is {fraction(why.value)} ({sure})."
-    said = (
+    sentence = (
         f"Most similar of {among}: {a} and {b}, {short} {fraction(why.value)} ({sure}). "
         f"`audit{_option(by)}` checks whether an artefact explains it."
     )
-    return f"{why.group_mean} {said}" if why.group_mean else said
+    return f"{why.group_mean} {sentence}" if why.group_mean else sentence
 
 
 def _option(by: LayerSimilarity) -> str:
@@ -137,8 +137,8 @@ def _matters(
     if not reached.all():
         layers += f" whose ρ reaches {HARDLY:g}"
     scores = f"ρ {tested} is {_span(rho.to_numpy())}"
-    if chosen := said_of_choice(analysis.manifest, analysis.spec.estimator):
-        scores += f", fitted with {estimator_named(analysis.spec.estimator).caption}{chosen}"
+    if clause := said_of_choice(analysis.manifest, analysis.spec.estimator):
+        scores += f", fitted with {estimator_named(analysis.spec.estimator).caption}{clause}"
     if sure <= len(means) / 2:
         return f"Matters most: no single feature in most layers; {scores}."
     of_layers = [analysis.layers.index(layer) for layer in means.index]
@@ -158,14 +158,14 @@ def _matters(
     average = means.mean()
     if (higher := str(average.idxmax())) != name:
         scores = f"{higher} is higher on average, {fraction(average[higher])}; {scores}"
-    said = (
+    sentence = (
         f"Matters most: {name}, importance {fraction(average[name])} on average over {layers} "
         f"(highest in {first}, above 0 {how} in {sure}); {scores}."
     )
     if chance is None:
-        return f"{said} Not compared with permuted labels: add --chance {PERMUTATIONS}."
+        return f"{sentence} Not compared with permuted labels: add --chance {PERMUTATIONS}."
     beyond = [above_chance(chance, layer, name) for layer in means.index]
-    return f"{said} It exceeds permuted labels in {sum(map(bool, beyond))} of {layers}."
+    return f"{sentence} It exceeds permuted labels in {sum(map(bool, beyond))} of {layers}."
 
 
 def _span(values: np.ndarray) -> str:

@@ -165,10 +165,10 @@ class TableModel(Solver, BaseEstimator):
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """(n_columns,) names of the terms; `input_features` may only be those of the fit."""
         check_is_fitted(self)
-        own = self.feature_names_in_.tolist()
-        if input_features is not None and list(input_features) != own:
+        names = self.feature_names_in_.tolist()
+        if input_features is not None and list(input_features) != names:
             raise InputError(
-                f"input_features are {input_features!r}; expected those of fit, {own}."
+                f"input_features are {input_features!r}; expected those of fit, {names}."
             )
         return np.array(self._names, dtype=object)
 
@@ -221,23 +221,23 @@ def matched(columns: Sequence[FeatureColumn], kinds: Mapping[str, str]) -> list[
     Raises InputError: a feature that is missing, that the model does not know, or that is of
     another kind: codes in the place of categories would be numeric.
     """
-    given = {column.name: column for column in columns}
-    lacks = [name for name in kinds if name not in given]
-    extra = [name for name in given if name not in kinds]
+    known = {column.name: column for column in columns}
+    lacks = [name for name in kinds if name not in known]
+    extra = [name for name in known if name not in kinds]
     if lacks or extra:
-        found = [f"lack {some(lacks)}"] * bool(lacks) + [f"add {some(extra)}"] * bool(extra)
+        differences = [f"lack {some(lacks)}"] * bool(lacks) + [f"add {some(extra)}"] * bool(extra)
         raise InputError(
-            f"the features {' and '.join(found)}; expected those that the model was fitted with, "
-            f"in any order: {some(list(kinds))}."
+            f"the features {' and '.join(differences)}; expected those that the model was fitted "
+            f"with, in any order: {some(list(kinds))}."
         )
     for name, kind in kinds.items():
-        if (own := given[name].kind) != kind:
+        if (known_kind := known[name].kind) != kind:
             raise InputError(
-                f"the feature {name!r} is {_KINDS[own]} here and was {_KINDS[kind]} when the model "
-                "was fitted; give it as it was then: numbers as numbers, categories as text (not "
-                "as codes)."
+                f"the feature {name!r} is {_KINDS[known_kind]} here and was {_KINDS[kind]} when "
+                "the model was fitted; give it as it was then: numbers as numbers, categories as "
+                "text (not as codes)."
             )
-    return [given[name] for name in kinds]
+    return [known[name] for name in kinds]
 
 
 def _neural(y: Any, X: StimulusSet | pd.DataFrame) -> NDArray[Any]:
@@ -262,9 +262,9 @@ def stimulus_groups(groups: Any, X: StimulusSet | pd.DataFrame) -> IntArray:
     if isinstance(groups, pd.Series):
         groups = groups.iloc[index_order(groups.index, X, "groups")]
     try:
-        given = np.asarray(groups)
-        if given.shape == (len(X),) and not pd.isna(given).any():
-            return np.unique(given, return_inverse=True)[1].astype(np.int64)
+        labels = np.asarray(groups)
+        if labels.shape == (len(X),) and not pd.isna(labels).any():
+            return np.unique(labels, return_inverse=True)[1].astype(np.int64)
     except (TypeError, ValueError):
         pass
     raise InputError(

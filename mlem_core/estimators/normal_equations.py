@@ -51,19 +51,19 @@ def normal_equations(
     grams, means, with_target, target_means = [], [], [], []
     for without in sets:
         blocks = moments.training(*without)
-        own = moments.within(blocks)
-        grams.append(own.gram)
-        means.append(own.means)
+        sums = moments.within(blocks)
+        grams.append(sums.gram)
+        means.append(sums.means)
         scale = target_scales(moments, without, target)
         if target == "rank":
-            with_target.append(own.with_ranks / scale[:, None])
-            target_means.append(own.rank_means / scale + 0.5)
+            with_target.append(sums.with_ranks / scale[:, None])
+            target_means.append(sums.rank_means / scale + 0.5)
             continue
         low, high = moments.spans(blocks)
         constant = ~(high > low)
-        scaled = own.with_distances / scale[:, None]
+        scaled = sums.with_distances / scale[:, None]
         with_target.append(np.where(constant[:, None], 0.0, scaled))
-        target_means.append(np.where(constant, 0.0, (own.distance_means - low) / scale))
+        target_means.append(np.where(constant, 0.0, (sums.distance_means - low) / scale))
     return NormalEquations(
         np.stack(grams),
         np.stack(with_target, axis=1),
@@ -97,13 +97,13 @@ def penalty_matrices(columns: PairColumns, strengths: Sequence[float]) -> FloatA
     shrunk, fixed = np.zeros((2, n_all, n_all))
     aim = len(columns)
     for feature, names in enumerate(columns.value_names):
-        own = np.flatnonzero(columns.part == feature)
+        places = np.flatnonzero(columns.part == feature)
         if not names:
-            fixed[own, own] = LEAST
+            fixed[places, places] = LEAST
             continue
-        towards = columns.as_distance[own]
-        shrunk[own, own] = 1.0
-        shrunk[own, aim] = shrunk[aim, own] = -towards
+        towards = columns.as_distance[places]
+        shrunk[places, places] = 1.0
+        shrunk[places, aim] = shrunk[aim, places] = -towards
         shrunk[aim, aim] = (towards**2).sum()
         fixed[aim, aim] = LEAST
         aim += 1
@@ -123,7 +123,7 @@ def value_weights(
 
     Returns (n_layers, n_sets, n_betas + n_alphas, n_columns).
     """
-    found = [ridge_weights(equations, penalty_matrices(columns, [beta])) for beta in betas]
+    weights = [ridge_weights(equations, penalty_matrices(columns, [beta])) for beta in betas]
     if len(alphas):
         # The columns as one distance a feature makes them, of the weights of the features.
         plain = np.zeros((len(columns), len(columns.parts)))
@@ -135,8 +135,8 @@ def value_weights(
             equations.y_mean,
         )
         penalties = np.asarray(alphas)[:, None, None] * np.eye(plain.shape[1])
-        found.append(ridge_weights(merged, penalties) @ plain.T)
-    return np.concatenate(found, axis=2)
+        weights.append(ridge_weights(merged, penalties) @ plain.T)
+    return np.concatenate(weights, axis=2)
 
 
 def ridge_weights(equations: NormalEquations, penalties: FloatArray) -> FloatArray:

@@ -227,7 +227,11 @@ def check_installed(name: str) -> None:
 
 def every_estimator() -> list[str]:
     """The names of the estimators that need no further package, without those that choose one."""
-    return [name for name, one in ESTIMATORS.items() if not one.needs and not one.among]
+    return [
+        name
+        for name, estimator in ESTIMATORS.items()
+        if not estimator.needs and not estimator.among
+    ]
 
 
 def can_resolve(name: str, interactions: bool) -> bool:

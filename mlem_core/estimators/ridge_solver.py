@@ -81,21 +81,21 @@ class RidgeSolver(Solver):
             )
         outer = [() if fold is None else (fold,) for fold in left_out]
         inner = [
-            tuple(sorted({*own, j}))
-            for own in outer
+            tuple(sorted({*folds, j}))
+            for folds in outer
             for j in range(n_folds * several)
-            if j not in own
+            if j not in folds
         ]
         sets = list(dict.fromkeys([*inner, *outer]))
         equations = normal_equations(moments, sets, self.target)
         fitted = value_weights(columns, equations, betas, alphas)
-        at = [sets.index(own) for own in outer]
+        at = [sets.index(folds) for folds in outer]
         best = np.zeros((moments.n_layers, len(outer)), dtype=np.int64)
         inner_rho = np.full((n_folds, *best.shape), np.nan)
         if several:
 
-            def inner_weights(own: int, fold: int) -> FloatArray:
-                return fitted[:, sets.index(tuple(sorted({*outer[own], fold})))]
+            def inner_weights(outer_set: int, fold: int) -> FloatArray:
+                return fitted[:, sets.index(tuple(sorted({*outer[outer_set], fold})))]
 
             scores = _inner_scores(pairs.tests, outer, inner_weights)
             best = first_best(np.nanmean(scores, axis=0))

@@ -65,7 +65,7 @@ def fold_equations(moments: PairMoments) -> list[FoldEquations]:
             "found 1 fold; contributions are fitted on some folds and taken on others, so at least "
             "2 are needed."
         )
-    found = []
+    equations = []
     for fold in range(moments.n_folds):
         outside, inside = moments.within(moments.training(fold)), moments.inside_fold(fold)
         gram = outside.gram.copy()
@@ -75,8 +75,8 @@ def fold_equations(moments: PairMoments) -> list[FoldEquations]:
         gram[np.diag_indices_from(gram)] += np.where(constant, 1.0, STABLE * diagonal)
         with_outside = np.where(constant[:, None], 0.0, outside.with_ranks.T)
         covariances = moments.rank_covariances(moments.tested(fold), fold)
-        found.append(FoldEquations(gram, with_outside, inside.with_ranks.T, covariances))
-    return found
+        equations.append(FoldEquations(gram, with_outside, inside.with_ranks.T, covariances))
+    return equations
 
 
 def rank_scale(equations: Sequence[FoldEquations]) -> FloatArray:
@@ -84,7 +84,7 @@ def rank_scale(equations: Sequence[FoldEquations]) -> FloatArray:
 
     One over the spreads of both layers inside the folds; 0 for a layer without any.
     """
-    squares = np.sum([np.diag(own.rank_covariances) for own in equations], axis=0)
+    squares = np.sum([np.diag(fold.rank_covariances) for fold in equations], axis=0)
     factor = np.divide(1.0, np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0)
     return np.outer(factor, factor)
 

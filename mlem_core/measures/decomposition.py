@@ -91,15 +91,15 @@ class Decomposition:
         Returns term, value; error where sampled; chance, p and unit where they are known.
         """
         terms = pd.DataFrame({"term": self.names, "value": self.values[:, a, b]})
-        for name, beside in self._beside.items():
-            terms[name] = [*beside[:, a, b], np.nan]
+        for name, values in self._beside.items():
+            terms[name] = [*values[:, a, b], np.nan]
         return terms.assign(unit=[*self.units, ""]) if self.units else terms
 
     @property
     def _beside(self) -> dict[str, FloatArray]:
         """Values by name that are known beside the terms."""
-        beside = {"error": self.error, "chance": self.chance, "p": self.p}
-        return {name: values for name, values in beside.items() if values is not None}
+        columns = {"error": self.error, "chance": self.chance, "p": self.p}
+        return {name: values for name, values in columns.items() if values is not None}
 
     def matrix(self, term: str, layers: Sequence[Layer]) -> pd.DataFrame:
         """Square of one term for every two layers, "model:layer".
@@ -123,9 +123,9 @@ class Decomposition:
         frame["term"] = np.tile(np.array(self.names, dtype=object), len(a))
         frame["value"] = self.values[:, a, b].T.ravel()
         frame["rsa"] = np.repeat(self.rsa[a, b], n)
-        for name, beside in self._beside.items():
+        for name, values in self._beside.items():
             if name != "error":
-                square = np.concatenate((beside, np.full((1, *self.rsa.shape), np.nan)))
+                square = np.concatenate((values, np.full((1, *self.rsa.shape), np.nan)))
                 frame[name] = square[:, a, b].T.ravel()
         if self.units:
             frame["unit"] = np.tile(np.array([*self.units, ""], dtype=object), len(a))
@@ -142,11 +142,13 @@ class Decomposition:
         rows = []
         by = ["model_a", "model_b"]
         for models, pairs in self.table(layers).groupby(by, sort=False):
-            whole = pairs["value"].sum() / pairs["term"].eq(UNEXPLAINED).sum()
+            similarity = pairs["value"].sum() / pairs["term"].eq(UNEXPLAINED).sum()
             for term, part in pairs.groupby("term", sort=False):
                 top, mean = part.loc[part["value"].abs().idxmax()], part["value"].mean()
                 largest = top[["layer_a", "layer_b", "value"]]
-                rows.append((*models, term, mean, mean / whole if whole else np.nan, *largest))
+                rows.append(
+                    (*models, term, mean, mean / similarity if similarity else np.nan, *largest)
+                )
         columns = [*by, "term", "mean", "share", "layer_a", "layer_b", "largest"]
         return pd.DataFrame(rows, columns=columns)
 
@@ -225,11 +227,11 @@ def discordant_pairs(
     a, b = np.triu_indices(len(layers), 1)
     models = np.array([model for model, _ in layers], dtype=object)
     if len(set(models)) > 1:
-        kept = models[a] != models[b]
+        comparable = models[a] != models[b]
     else:
-        kept = b - a > 1
-    kept &= (np.isfinite(rsa) & np.isfinite(tau))[a, b]
-    a, b = a[kept], b[kept]
+        comparable = b - a > 1
+    comparable &= (np.isfinite(rsa) & np.isfinite(tau))[a, b]
+    a, b = a[comparable], b[comparable]
     if len(a) < FEWEST:
         return pd.DataFrame(columns=COLUMNS)
     of_rsa, of_tau = rsa[a, b], tau[a, b]
@@ -261,10 +263,10 @@ def discordant_pairs(
 def _each_layer_once(order: Iterable[int], a: np.ndarray, b: np.ndarray) -> list[int]:
     """The first of some pairs, without those that share a layer with one before."""
     taken: set[int] = set()
-    chosen: list[int] = []
+    rows: list[int] = []
     for at in order:
         two = {int(a[at]), int(b[at])}
-        if len(chosen) < MOST and not two & taken:
-            chosen.append(at)
+        if len(rows) < MOST and not two & taken:
+            rows.append(at)
             taken |= two
-    return chosen
+    return rows

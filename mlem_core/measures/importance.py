@@ -87,7 +87,10 @@ def permutation_importance(
             rho = pairs.score(predictions[:, None]).rho[:, 0]
         else:
             # Drawn as those of permutations are, so that what changes nothing drops by 0.
-            drawn_scores = [pairs.drawn_score(at, own) for at, own in enumerate(predictions)]
+            drawn_scores = [
+                pairs.drawn_score(at, layer_predictions)
+                for at, layer_predictions in enumerate(predictions)
+            ]
             rho = np.array(drawn_scores)
         for part in range(drop.shape[2]) if parts is None else parts:
             used = (of_fold[:, tests.columns.part == part] != 0).any(axis=1)
@@ -117,15 +120,15 @@ def permutation_importance(
 def _computed_rho(pairs: FoldPairs, weights: FloatArray, part: int) -> FloatArray:
     """(n_layers,) ρ under the product of the distributions of a part and of the others."""
     assert pairs.codes is not None
-    own, own_number = group_rows(pairs.codes[:, [part]])
+    part_groups, own_number = group_rows(pairs.codes[:, [part]])
     rest, rest_number = group_rows(np.delete(pairs.codes, part, axis=1))
     columns = pairs.columns.part == part
     share = np.bincount(own_number, pairs.counts) / pairs.counts.sum()
     counts = np.bincount(rest_number, pairs.counts)
     sums = sums_by(rest_number, pairs.rank_sums)
-    added = pairs.of_groups(own).predictions(np.where(columns, weights, 0.0))
+    added = pairs.of_groups(part_groups).predictions(np.where(columns, weights, 0.0))
     others = pairs.of_groups(rest).predictions(np.where(columns, 0.0, weights))
-    found = np.empty(len(weights))
+    rho = np.empty(len(weights))
     every = np.outer(counts, share).ravel()
     for layers in few_at_once(len(weights), len(every)):
         predicted = others[layers][:, :, None] + added[layers][:, None]
@@ -136,8 +139,8 @@ def _computed_rho(pairs: FoldPairs, weights: FloatArray, part: int) -> FloatArra
             shared.reshape(-1, len(every)),
             pairs.rank_squares[layers],
         )
-        found[layers] = score.rho[:, 0]
-    return found
+        rho[layers] = score.rho[:, 0]
+    return rho
 
 
 def _drawn_rho(
@@ -147,15 +150,15 @@ def _drawn_rho(
     n = len(pairs.stimuli)
     orders = np.stack([rng.permutation(n) for _ in range(permutations)])
     of_part = np.where(pairs.columns.part == part, weights, 0.0)
-    found = np.empty((permutations, len(weights)))
-    for layer, own in enumerate(of_part):
-        others = pairs.predictions(weights[layer] - own)
+    rho = np.empty((permutations, len(weights)))
+    for layer, contribution in enumerate(of_part):
+        others = pairs.predictions(weights[layer] - contribution)
         for number, order in enumerate(orders):
             stimuli = pairs.stimuli[order]
             first, second = stimuli[pairs.first], stimuli[pairs.second]
-            permuted = others + pairs.columns.predictions(own[None], first, second)[0]
-            found[number, layer] = pairs.drawn_score(layer, permuted)
-    return found
+            permuted = others + pairs.columns.predictions(contribution[None], first, second)[0]
+            rho[number, layer] = pairs.drawn_score(layer, permuted)
+    return rho
 
 
 class Fits(NamedTuple):
@@ -188,8 +191,8 @@ class Fits(NamedTuple):
         """Those of some layers alone, by position."""
         at = list(layers)
         names = [part.name for part in fields(FoldFits)]
-        own = {name: getattr(self.fits, name)[at] for name in names}
-        return Fits(FoldFits(**own), self.importance[at])
+        selected = {name: getattr(self.fits, name)[at] for name in names}
+        return Fits(FoldFits(**selected), self.importance[at])
 
 
 def fitted(

@@ -68,13 +68,15 @@ def tau_by_chance(n_features: int) -> float:
         orders = np.random.default_rng(0).permuted(rows, axis=1)
     upper = np.triu_indices(n_features, 1)
     weight = 1.0 / np.arange(n_features, 0, -1)
-    found = []
+    taus = []
     for part in np.array_split(orders, math.ceil(len(orders) * len(upper[0]) / _AT_ONCE)):
         # One profile ascends; the other's orders of two features are those of its places.
         signs = np.sign(part[:, upper[1]] - part[:, upper[0]])
-        own, other = (own[..., upper[0]] + own[..., upper[1]] for own in (weight, weight[part]))
-        found.append((signs * (own + other)).sum(axis=1) / (2 * own.sum()))
-    return float(np.quantile(np.abs(np.concatenate(found)), 0.95, method="higher"))
+        drawn, other = (
+            drawn[..., upper[0]] + drawn[..., upper[1]] for drawn in (weight, weight[part])
+        )
+        taus.append((signs * (drawn + other)).sum(axis=1) / (2 * drawn.sum()))
+    return float(np.quantile(np.abs(np.concatenate(taus)), 0.95, method="higher"))
 
 
 def agreement(first: FloatArray, second: FloatArray) -> float:
@@ -151,13 +153,13 @@ def candidates(
     deep = np.array([number > 0 or model in files for model, number in layers])
     upper, aside = np.triu(np.isfinite(rsa), 1), "" if deep.all() else ", embeddings left aside"
     of_two = "two models" if len({*kin}) == len({*models}) else "models of two groups"
-    apart, others = (one[:, None] != one for one in (kin, models))
+    apart, others = (names[:, None] != names for names in (kin, models))
     tried = [
         (upper & pairs & some, f"layers of {name}{more}")
         for pairs, name in ((apart, of_two), (others, "two models"), (upper, "one model"))
         for some, more in ((np.outer(deep, deep), aside), (upper, ""))
     ]
-    allowed, what = next((one for one in tried if one[0].any()), tried[-1])
+    allowed, what = next((names for names in tried if names[0].any()), tried[-1])
     sides = [f"{group}:{number}" for group, (_, number) in zip(kin, layers, strict=True)]
     side, (first, second) = np.unique(sides, return_inverse=True)[1], np.nonzero(allowed)
     low, high = np.sort((side[first], side[second]), axis=0)
@@ -175,11 +177,11 @@ def most_alike(
 
     Returns two different layers in the order of `layers`; of one layer, that one twice.
     """
-    found = candidates(rsa, layers, files, groups)
-    if not len(found.cell):
+    pairs = candidates(rsa, layers, files, groups)
+    if not len(pairs.cell):
         return layers[0], layers[-1]
-    at = found.best(rsa[found.first, found.second])
-    return layers[found.first[at]], layers[found.second[at]]
+    at = pairs.best(rsa[pairs.first, pairs.second])
+    return layers[pairs.first[at]], layers[pairs.second[at]]
 
 
 def pairs_of_layers(layers: Sequence[Layer], **squares: FloatArray) -> pd.DataFrame:
@@ -336,11 +338,11 @@ def correlations_of_predictions(moments: PairMoments, weights: FloatArray) -> Fl
     gram = moments.within(np.ones(moments.n_blocks, dtype=bool)).gram
     part = columns.first_feature == np.arange(len(columns.features))[:, None]
     part &= columns.first_feature == columns.second_feature
-    found = []
+    correlations = []
     for metric in weights.reshape(-1, len(columns)):
         of_features = part * metric
-        found.append(_correlations(of_features @ gram @ of_features.T))
-    stacked = np.stack(found)
+        correlations.append(_correlations(of_features @ gram @ of_features.T))
+    stacked = np.stack(correlations)
     known = ~np.isnan(stacked)
     total = np.where(known, stacked, 0.0).sum(axis=0)
     n_known = known.sum(axis=0)

@@ -48,12 +48,12 @@ def value_distances(
     for f, names in enumerate(pairs.columns.value_names):
         if not names:
             continue
-        own = weights[..., pairs.columns.part == f]
+        value_weights = weights[..., pairs.columns.part == f]
         first, second = ends(len(names))
         tables = pairs.columns.value_table(f, weights.reshape(-1, weights.shape[-1]))
         distances = tables[:, first, second].reshape(*weights.shape[:2], -1)
         separations = np.zeros_like(distances)
-        separations[..., first != second] = own[..., : int((first != second).sum())]
+        separations[..., first != second] = value_weights[..., : int((first != second).sum())]
         values = np.array(names, dtype=object)
         of_values = pd.DataFrame(
             {

@@ -102,8 +102,8 @@ class ColumnBuilder:
         for value in values:
             has_value = distance.codes == value
             if has_value.any():
-                own = self._add_basis(feature, has_value.astype(float))
-                terms.append((own, own, -1.0))
+                basis = self._add_basis(feature, has_value.astype(float))
+                terms.append((basis, basis, -1.0))
         self._add_column(name, feature, *terms)
 
     def _add_values(
@@ -122,8 +122,10 @@ class ColumnBuilder:
                 terms = (a, b, 1.0), (b, a, 1.0)
                 squared = float(distance.table[first, second]) ** 2
                 self._add_column(next(names), feature, *terms, as_distance=squared)
-        for own in has_value:
-            self._add_column(next(names), feature, (own, 0, 1.0), (0, own, 1.0), as_distance=0.0)
+        for present in has_value:
+            self._add_column(
+                next(names), feature, (present, 0, 1.0), (0, present, 1.0), as_distance=0.0
+            )
 
     def add_interactions(
         self, features: Sequence[str], distances: Sequence[FeatureDistance]

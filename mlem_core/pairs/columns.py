@@ -95,8 +95,8 @@ def feature_columns(
         span = (0.0, 1.0)
         if kind == "ordered":
             present = values[~np.isnan(values)]
-            own = (float(present.min()), float(present.max())) if len(present) else span
-            span = (spans or {}).get(name, own)
+            bounds = (float(present.min()), float(present.max())) if len(present) else span
+            span = (spans or {}).get(name, bounds)
         elif kind in GIVEN:
             present = [value for value in dict.fromkeys(values.tolist()) if value is not None]
             largest = float(rdms[name].among(present).max(initial=0.0))

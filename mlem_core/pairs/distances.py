@@ -118,11 +118,11 @@ def _prepared(
     rows: FloatArray, distance: Distance, layer: str, numbers: NDArray[np.int64]
 ) -> FloatArray:
     rows = rows if distance.prepare is None else distance.prepare(rows)
-    if distance.undefined and not (given := rows.any(axis=1)).all():
+    if distance.undefined and not (has_values := rows.any(axis=1)).all():
         others = [name for name in metrics() if not DISTANCES[name].undefined]
         raise InputError(
-            f"{layer} holds {distance.undefined} for row {numbers[np.argmin(given)] + 1}, where "
-            f"the {distance.name} distance is not defined; leave the row out or choose the "
+            f"{layer} holds {distance.undefined} for row {numbers[np.argmin(has_values)] + 1}, "
+            f"where the {distance.name} distance is not defined; leave the row out or choose the "
             f"{listed(others, last='or')} distance."
         )
     return rows
@@ -171,8 +171,11 @@ def squared_distances(
 
     # The distinct rows, prepared, and which of them each stimulus has.
     raw = checked_rows(representations, layer)
-    kept, position = np.unique(equal_rows(raw), return_inverse=True)
-    rows, position = _prepared(raw[kept].astype(np.float64), distance, layer, kept), position
+    distinct, position = np.unique(equal_rows(raw), return_inverse=True)
+    rows, position = (
+        _prepared(raw[distinct].astype(np.float64), distance, layer, distinct),
+        position,
+    )
     condensed = np.empty(n_pairs(len(position)))
     order = np.argsort(position, kind="stable")
     ascending = position[order]
@@ -189,14 +192,18 @@ def squared_distances(
 
 def _fill_condensed(rows: FloatArray, distance: Distance, fill: Fill) -> None:
     assert distance.condensed is not None
-    found = np.asarray(distance.condensed(rows), dtype=np.float64)
-    if found.shape != (n_pairs(len(rows)),) or not (np.isfinite(found) & (found >= 0)).all():
+    condensed = np.asarray(distance.condensed(rows), dtype=np.float64)
+    if (
+        condensed.shape != (n_pairs(len(rows)),)
+        or not (np.isfinite(condensed) & (condensed >= 0)).all()
+    ):
         raise InputError(
-            f"the distance {distance.name!r} gave an array of shape {found.shape} for {len(rows)} "
-            f"rows; expected {n_pairs(len(rows))} finite numbers of at least 0, one a pair."
+            f"the distance {distance.name!r} gave an array of shape {condensed.shape} for "
+            f"{len(rows)} rows; expected {n_pairs(len(rows))} finite numbers of at least 0, one a "
+            "pair."
         )
     for i, at in row_slices(len(rows)):
-        band = np.concatenate(([0.0], found[at]))[None]
+        band = np.concatenate(([0.0], condensed[at]))[None]
         fill(i, band if distance.squared else band**2)
     # No later row is left for the last one, but several stimuli may have it.
     fill(len(rows) - 1, np.zeros((1, 1)))
@@ -207,15 +214,15 @@ def _along(
 ) -> FloatArray:
     """`squared_distances` of the pairs of an incomplete design."""
     distance = distance_named(metric)
-    found = np.empty(design.n_pairs)
+    values = np.empty(design.n_pairs)
     if metric == PRECOMPUTED:
         matrix = checked_matrix(representations, layer, complete=False)
         for start in range(0, design.n_pairs, PAIR_ELEMENTS):
             places = np.arange(start, min(start + PAIR_ELEMENTS, design.n_pairs))
-            found[places] = matrix[design.ends(places)]
-        if np.isnan(found).any():
+            values[places] = matrix[design.ends(places)]
+        if np.isnan(values).any():
             checked_matrix(representations, layer)
-        return np.square(moderate(found))
+        return np.square(moderate(values))
     if distance.along is None:
         able = [name for name, known in DISTANCES.items() if known.along]
         raise InputError(
@@ -223,22 +230,22 @@ def _along(
             f"them; choose all pairs, or one of {listed(able)}."
         )
     along, raw = distance.along, checked_rows(representations, layer)
-    kept, position = np.unique(equal_rows(raw), return_inverse=True)
+    distinct, position = np.unique(equal_rows(raw), return_inverse=True)
     number = position.astype(np.int32)
-    rows: NDArray[np.floating] = np.asarray(raw if len(kept) == len(raw) else raw[kept])
+    rows: NDArray[np.floating] = np.asarray(raw if len(distinct) == len(raw) else raw[distinct])
     rows = rows.astype(np.float32) if rows.dtype.itemsize == 2 else rows
     if not distance.as_given:
-        rows = _prepared(rows.astype(np.float64), distance, layer, kept)
+        rows = _prepared(rows.astype(np.float64), distance, layer, distinct)
 
     def fill(ends: tuple[int, int]) -> None:
         starts = design.starts[ends[0] : ends[1] + 1]
         begin, end = starts[0], starts[-1]
         stimulus, partner = number[design.stimulus[slice(*ends)]], number[design.partner[begin:end]]
-        along(rows, stimulus, starts, partner, begin, found[begin:end])
+        along(rows, stimulus, starts, partner, begin, values[begin:end])
 
     # In parts of a second, between which a run may be stopped.
     each(fill, design.slices(max(threads, design.n_pairs >> 22)), threads)
-    return found if distance.squared else np.square(found, out=found)
+    return values if distance.squared else np.square(values, out=values)
 
 
 def condensed_from_matrix(matrix: NDArray[np.floating], *, layer: str = "the layer") -> FloatArray:

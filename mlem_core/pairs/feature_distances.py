@@ -78,8 +78,8 @@ class FeatureDistance:
         if self.scaled is None:
             assert self.table is not None
             return self.table.take(self.places(first, second))
-        one, other = self.scaled.take(first), self.scaled.take(second)
-        return self._with_missing(np.abs(one - other), one, other)
+        values, other = self.scaled.take(first), self.scaled.take(second)
+        return self._with_missing(np.abs(values - other), values, other)
 
     def fill_squares(self, first: IntArray, second: IntArray, values: FloatArray) -> None:
         """Fill values (n_pairs,) with the squared distances of pairs of stimuli."""
@@ -111,10 +111,10 @@ class FeatureDistance:
         smallest = np.min_scalar_type(self.table.size)
         return (self.codes * len(self.table)).astype(smallest), self.codes.astype(smallest)
 
-    def _with_missing(self, apart: FloatArray, one: FloatArray, other: FloatArray) -> FloatArray:
+    def _with_missing(self, apart: FloatArray, values: FloatArray, other: FloatArray) -> FloatArray:
         if self._has_missing:
             unknown = np.isnan(apart)
-            differ = np.isnan(one) != np.isnan(other) if self.missing == "level" else 0.0
+            differ = np.isnan(values) != np.isnan(other) if self.missing == "level" else 0.0
             apart = np.where(unknown, differ, apart)
         return apart
 
@@ -145,11 +145,11 @@ class PairwiseColumn:
 
     def with_values_of(self, givers: IntArray, *, first: bool, second: bool) -> PairwiseColumn:
         """The column where each stimulus has the first or second value of another (n_stimuli,)."""
-        one = self.first.of_stimuli(givers) if first else self.first
+        changed = self.first.of_stimuli(givers) if first else self.first
         if self.second is self.first and first == second:
-            return replace(self, first=one, second=one)
+            return replace(self, first=changed, second=changed)
         other = self.second.of_stimuli(givers) if second else self.second
-        return replace(self, first=one, second=other)
+        return replace(self, first=changed, second=other)
 
     def between(self, rows: IntArray, others: IntArray) -> FloatArray:
         """(n_rows, n_others) values for some stimuli with others."""

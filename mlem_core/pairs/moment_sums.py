@@ -120,11 +120,11 @@ def layer_moments(
             values = column.between(rows, others)
             pairwise_products[number, :, b, c] += (tile * values).sum(axis=(1, 2))
     products = columns.sum_terms(by_term)
-    own = np.eye(n_blocks, dtype=bool)
+    within = np.eye(n_blocks, dtype=bool)
     # Inside a block every pair was met in both orders.
-    products[:, own] /= 2
-    sums[:, own] /= 2
-    pairwise_products[:, :, own] /= 2
+    products[:, within] /= 2
+    sums[:, within] /= 2
+    pairwise_products[:, :, within] /= 2
     sums = _in_both_orders(sums, (1, 2))
     pairwise_products = _in_both_orders(pairwise_products, (2, 3))
     low, high = np.minimum(low, low.T), np.maximum(high, high.T)
@@ -150,7 +150,7 @@ def _layer_moments_of_design(
         sums[:, b, c] += targets.sum(axis=1)
         low[b, c] = min(low[b, c], targets[0].min())
         high[b, c] = max(high[b, c], targets[0].max())
-    products, sums = (_in_both_orders(own, (1, 2)) for own in (products, sums))
+    products, sums = (_in_both_orders(values, (1, 2)) for values in (products, sums))
     low, high = np.minimum(low, low.T), np.maximum(high, high.T)
     pairwise = np.moveaxis(products[..., list(columns.pairwise)], -1, 0)
     return LayerMoments(products[..., columns.product_columns], sums, pairwise, low, high)
@@ -176,15 +176,15 @@ def chunks(
     step = max(1, min(CHUNK, TILE // columns))
     for start in range(0, design.n_pairs, step):
         first, second = design.pairs(start, start + step)
-        one, other = label_of.take(first), label_of.take(second)
-        label = np.minimum(one, other) * n_blocks + np.maximum(one, other)
+        first_label, other = label_of.take(first), label_of.take(second)
+        label = np.minimum(first_label, other) * n_blocks + np.maximum(first_label, other)
         if (label == label[0]).all():
             # Pairs of two blocks mostly stand together.
             yield *divmod(int(label[0]), n_blocks), first, second, slice(start, start + len(label))
             continue
         for both in np.unique(label).tolist():
-            own = np.flatnonzero(label == both)
-            yield *divmod(both, n_blocks), first[own], second[own], start + own
+            of_both = np.flatnonzero(label == both)
+            yield *divmod(both, n_blocks), first[of_both], second[of_both], start + of_both
 
 
 def _in_both_orders(values: FloatArray, axes: tuple[int, int]) -> FloatArray:
@@ -212,9 +212,9 @@ class DesignSums(NamedTuple):
 
     def of_columns(self, columns: NDArray[np.bool_]) -> DesignSums:
         """The sums of some of the columns (n_products,)."""
-        own = np.flatnonzero(columns)
-        products = self.products[:, :, own[:, None], own]
-        return DesignSums(self.counts, self.sums[:, :, own], products)
+        places = np.flatnonzero(columns)
+        products = self.products[:, :, places[:, None], places]
+        return DesignSums(self.counts, self.sums[:, :, places], products)
 
 
 def tiles(
@@ -235,13 +235,13 @@ def tiles(
     """
     n = len(block)
     members = [np.flatnonzero(block == b) for b in range(int(block.max()) + 1)]
-    for b, own in enumerate(members):
+    for b, stimuli in enumerate(members):
         for c, others in enumerate(members):
             if one_order and b > c:
                 continue
             step = max(16, TILE // (matrices * len(others)))
-            for start in range(0, len(own), step):
-                rows = own[start : start + step]
+            for start in range(0, len(stimuli), step):
+                rows = stimuli[start : start + step]
                 places = places_of(rows[:, None], others, n)
                 places[rows[:, None] == others] = 0
                 yield b, c, rows, others, places
@@ -261,7 +261,7 @@ def _moments_of_pairwise(columns: PairColumns, block: IntArray) -> PairwiseMomen
     sums = np.zeros((D, n_blocks, n_blocks))
     both = np.zeros((D, D, n_blocks, n_blocks))
     for b, c, rows, others, _ in tiles(block, 2 * D + 1) if D else ():
-        values = np.stack([own.between(rows, others) for own in columns.pairwise.values()])
+        values = np.stack([within.between(rows, others) for within in columns.pairwise.values()])
         if b == c:
             values[:, rows[:, None] == others] = 0.0
         left = columns.basis[rows][:, columns.left]
@@ -271,10 +271,10 @@ def _moments_of_pairwise(columns: PairColumns, block: IntArray) -> PairwiseMomen
         sums[:, b, c] += flat.sum(axis=1)
         both[:, :, b, c] += flat @ flat.T
     products = columns.sum_terms(by_term)
-    own = np.eye(n_blocks, dtype=bool)
-    products[:, own] /= 2
-    sums[:, own] /= 2
-    both[:, :, own] /= 2
+    within = np.eye(n_blocks, dtype=bool)
+    products[:, within] /= 2
+    sums[:, within] /= 2
+    both[:, :, within] /= 2
     return PairwiseMoments(products, sums, both)
 
 

@@ -166,25 +166,25 @@ class PairMoments:
 
     def _moments(self, blocks: NDArray[np.bool_], fold: int | None) -> SetMoments:
         """Moments over the pairs inside blocks, without those that do not test a fold."""
-        chosen = np.flatnonzero(blocks)
+        places = np.flatnonzero(blocks)
         columns, D, L = self.columns, self.n_pairwise, self.n_layers
         K = len(columns)
-        sums = self._over_pairs(self.sums, chosen)
+        sums = self._over_pairs(self.sums, places)
         product_columns, pairwise = columns.product_columns, np.array(list(columns.pairwise), int)
         totals, gram, crossed = np.zeros(K), np.zeros((K, K)), np.zeros((D + 2 * L, K))
         if len(product_columns):
-            own, products = self._product_sums(chosen)
-            totals[product_columns] = own
+            block_sums, products = self._product_sums(places)
+            totals[product_columns] = block_sums
             gram[np.ix_(product_columns, product_columns)] = products
-            crossed[:, product_columns] = self._over_pairs(self.products, chosen, axes=(1, 2))
+            crossed[:, product_columns] = self._over_pairs(self.products, places, axes=(1, 2))
         if D:
-            both = self._over_pairs(self.pairwise_products, chosen)
+            both = self._over_pairs(self.pairwise_products, places)
             totals[pairwise] = sums[:D]
             gram[np.ix_(pairwise, pairwise)] = both[:, :D]
             gram[np.ix_(pairwise, product_columns)] = crossed[:D, product_columns]
             gram[np.ix_(product_columns, pairwise)] = crossed[:D, product_columns].T
             crossed[D:, pairwise] = both[:, D:].T
-        n_pairs, with_targets = float(self._over_pairs(self.counts, chosen)), crossed[D:]
+        n_pairs, with_targets = float(self._over_pairs(self.counts, places)), crossed[D:]
         if fold is not None and self.untested is not None:
             inside = self.folds[self.untested.first] == fold
             ranks = self.untested.ranks[:, inside]
@@ -206,25 +206,25 @@ class PairMoments:
             target_means[L:],
         )
 
-    def _product_sums(self, chosen: IntArray) -> tuple[FloatArray, FloatArray]:
+    def _product_sums(self, places: IntArray) -> tuple[FloatArray, FloatArray]:
         """Sums (n_products,) of the columns that are sums of products, and of products of two."""
         if self.compared is not None:
-            totals = self._over_pairs(self.compared.sums, chosen, axes=(0, 1))
-            return totals, self._over_pairs(self.compared.products, chosen, axes=(0, 1))
-        columns, A = self.columns, self.basis_moments[chosen].sum(axis=0)
+            totals = self._over_pairs(self.compared.sums, places, axes=(0, 1))
+            return totals, self._over_pairs(self.compared.products, places, axes=(0, 1))
+        columns, A = self.columns, self.basis_moments[places].sum(axis=0)
         by_term = A[0, columns.left] * A[0, columns.right]
         twice = columns.sum_terms(by_term) - A[0] @ columns.of_same_stimulus
         return twice / 2, gram_of_basis(columns, A)
 
     @staticmethod
     def _over_pairs(
-        values: FloatArray, chosen: IntArray, axes: tuple[int, int] = (-2, -1)
+        values: FloatArray, places: IntArray, axes: tuple[int, int] = (-2, -1)
     ) -> FloatArray:
         """Sums over the pairs inside some blocks; each pair of blocks is there in both orders."""
-        inside = values.take(chosen, axes[0]).take(chosen, axes[1])
-        own = np.diagonal(inside, axis1=axes[0], axis2=axes[1]).sum(axis=-1)
-        found: FloatArray = (inside.sum(axis=axes) + own) / 2
-        return found
+        inside = values.take(places, axes[0]).take(places, axes[1])
+        diagonal = np.diagonal(inside, axis1=axes[0], axis2=axes[1]).sum(axis=-1)
+        total: FloatArray = (inside.sum(axis=axes) + diagonal) / 2
+        return total
 
     def spans(self, blocks: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
         """Smallest and largest squared distance (n_layers,) among the pairs inside some blocks."""
@@ -236,10 +236,10 @@ class PairMoments:
 
         With a fold these are its blocks, and pairs that do not test it are left out.
         """
-        chosen = np.flatnonzero(blocks)
-        products = self._over_pairs(np.moveaxis(self.rank_products, (2, 3), (0, 1)), chosen)
-        totals = self._over_pairs(self.sums, chosen)[self.n_pairwise + self.n_layers :]
-        n_pairs = float(self._over_pairs(self.counts, chosen))
+        places = np.flatnonzero(blocks)
+        products = self._over_pairs(np.moveaxis(self.rank_products, (2, 3), (0, 1)), places)
+        totals = self._over_pairs(self.sums, places)[self.n_pairwise + self.n_layers :]
+        n_pairs = float(self._over_pairs(self.counts, places))
         if fold is not None and self.untested is not None:
             ranks = self.untested.ranks[:, self.folds[self.untested.first] == fold]
             products, totals = products - ranks @ ranks.T, totals - ranks.sum(axis=1)
@@ -253,18 +253,18 @@ class PairMoments:
 
     def of_layers(self, layers: Sequence[int]) -> PairMoments:
         """Moments of some layers alone, by position."""
-        own = np.asarray(layers, dtype=np.int64)
+        places = np.asarray(layers, dtype=np.int64)
         D, L = self.n_pairwise, self.n_layers
-        matrices = np.concatenate((np.arange(D), D + own, D + L + own))
+        matrices = np.concatenate((np.arange(D), D + places, D + L + places))
         return replace(
             self,
             products=self.products[matrices],
             sums=self.sums[matrices],
             pairwise_products=self.pairwise_products[:, matrices],
-            rank_products=self.rank_products[:, :, own[:, None], own],
-            untested=self.untested and self.untested._replace(ranks=self.untested.ranks[own]),
-            low=self.low[own],
-            high=self.high[own],
+            rank_products=self.rank_products[:, :, places[:, None], places],
+            untested=self.untested and self.untested._replace(ranks=self.untested.ranks[places]),
+            low=self.low[places],
+            high=self.high[places],
         )
 
     def of_features(self, features: Sequence[str]) -> PairMoments:
@@ -287,15 +287,15 @@ class PairMoments:
             return self
         return self._of_columns(self.columns.without_interactions())
 
-    def _of_columns(self, chosen: ChosenColumns) -> PairMoments:
+    def _of_columns(self, columns: ChosenColumns) -> PairMoments:
         D, n_matrices = self.n_pairwise, len(self.sums)
-        pairwise = [d for d, c in enumerate(self.columns.pairwise) if c in chosen.numbers]
+        pairwise = [d for d, c in enumerate(self.columns.pairwise) if c in columns.numbers]
         matrices = np.array([*pairwise, *range(D, n_matrices)], dtype=np.int64)
-        products = np.isin(self.columns.product_columns, chosen.numbers)
+        products = np.isin(self.columns.product_columns, columns.numbers)
         return replace(
             self,
-            columns=chosen.columns,
-            basis_moments=self.basis_moments[:, chosen.basis[:, None], chosen.basis],
+            columns=columns.columns,
+            basis_moments=self.basis_moments[:, columns.basis[:, None], columns.basis],
             products=self.products[matrices][..., products],
             sums=self.sums[matrices],
             pairwise_products=self.pairwise_products[pairwise][:, matrices],
@@ -317,8 +317,8 @@ def gram_of_basis(columns: PairColumns, A: FloatArray) -> FloatArray:
     crossed = A[left[:, None], left] * A[right[:, None], right]
     crossed *= columns.sign[:, None] * columns.sign
     by_column = np.add.reduceat(np.add.reduceat(crossed, starts, axis=0), starts, axis=1)
-    own = columns.of_same_stimulus
-    return np.asarray((by_column - own.T @ A @ own) / 2)
+    same_stimulus = columns.of_same_stimulus
+    return np.asarray((by_column - same_stimulus.T @ A @ same_stimulus) / 2)
 
 
 class Untested(NamedTuple):

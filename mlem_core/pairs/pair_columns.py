@@ -280,8 +280,8 @@ class PairColumns:
     @cached_property
     def product_columns(self) -> IntArray:
         """(n_products,) numbers of the columns that are sums of products, ascending."""
-        own = [c for c in range(len(self.names)) if c not in self.pairwise]
-        return np.array(own, dtype=np.int64)
+        places = [c for c in range(len(self.names)) if c not in self.pairwise]
+        return np.array(places, dtype=np.int64)
 
     @cached_property
     def starts(self) -> IntArray:
@@ -291,26 +291,28 @@ class PairColumns:
     @cached_property
     def of_same_stimulus(self) -> FloatArray:
         """(n_basis, n_products) z(i, i) = basis @ this: 0 but for pairs of one value."""
-        found = np.zeros((self.basis.shape[1], len(self.product_columns)))
+        matrix = np.zeros((self.basis.shape[1], len(self.product_columns)))
         place = np.repeat(np.arange(len(self.starts)), np.diff([*self.starts, len(self.column)]))
         # Only terms with the constant count: of two different values no stimulus has both, and
         # differences of a stimulus from itself are 0.
         spread = np.array([self._is_spread(c) for c in self.product_columns], dtype=bool)
         for term in np.flatnonzero(spread[place] & (self.left > 0)):
-            found[self.left[term], place[term]] = 2.0
-        return found
+            matrix[self.left[term], place[term]] = 2.0
+        return matrix
 
     def _is_spread(self, column: int) -> bool:
         """Whether a column counts how many of the two stimuli have one value."""
-        own = self.column == column
-        return own.sum() == 2 and bool((np.minimum(self.left[own], self.right[own]) == 0).all())
+        in_column = self.column == column
+        return in_column.sum() == 2 and bool(
+            (np.minimum(self.left[in_column], self.right[in_column]) == 0).all()
+        )
 
     def sum_terms(self, by_term: FloatArray) -> FloatArray:
         """(..., n_products) signed sums of numbers (..., n_terms) over the terms of each column."""
         if not len(self.starts):
             return np.zeros((*by_term.shape[:-1], 0))
-        found: FloatArray = np.add.reduceat(by_term * self.sign, self.starts, axis=-1)
-        return found
+        sums: FloatArray = np.add.reduceat(by_term * self.sign, self.starts, axis=-1)
+        return sums
 
     def of_pairs(self, first: IntArray, second: IntArray) -> FloatArray:
         """(n_pairs, n_columns) values of all columns for pairs of stimuli."""
@@ -410,11 +412,11 @@ class PairColumns:
         `weights` are (n_predictions, n_columns).
         """
         n_values = len(self.value_names[feature])
-        own = weights[:, self._columns_of_feature[feature]]
+        value_weights = weights[:, self._columns_of_feature[feature]]
         a, b = np.triu_indices(n_values, 1)
         table = np.zeros((len(weights), n_values, n_values))
-        table[:, a, b] = table[:, b, a] = own[:, : len(a)]
-        of_value = own[:, len(a) :]
+        table[:, a, b] = table[:, b, a] = value_weights[:, : len(a)]
+        of_value = value_weights[:, len(a) :]
         return table + of_value[:, :, None] + of_value[:, None, :]
 
 

@@ -344,10 +344,10 @@ class ColumnSums(NamedTuple):
         columns = permuted.alone.columns
         by_term = A[:, 0, columns.left] * A[:, 0, columns.right]
         twice = columns.sum_terms(by_term) - A[:, 0] @ columns.of_same_stimulus
-        found = np.empty((len(A), len(permuted.numbers)))
-        found[:, permuted.products] = twice / 2
-        found[:, permuted.pairwise] = self.of_pairs.totals
-        return found
+        sums = np.empty((len(A), len(permuted.numbers)))
+        sums[:, permuted.products] = twice / 2
+        sums[:, permuted.pairwise] = self.of_pairs.totals
+        return sums
 
     def gram(self) -> FloatArray:
         """(n_permutations, n_columns, n_columns) of products of two of these columns."""

@@ -74,11 +74,11 @@ class FoldPairs:
         """(..., n_groups) predictions of weights (..., n_columns)."""
         flat = weights.reshape(-1, len(self.columns))
         if self.values is not None:
-            found = flat @ self.values.T
+            predicted = flat @ self.values.T
         else:
             first, second = self.stimuli[self.first], self.stimuli[self.second]
-            found = self.columns.predictions(flat, first, second)
-        return found.reshape(*weights.shape[:-1], -1)
+            predicted = self.columns.predictions(flat, first, second)
+        return predicted.reshape(*weights.shape[:-1], -1)
 
     def ranks_of(self, predictions: FloatArray) -> FloatArray:
         """(n_predictions, n_groups) centred average ranks, among the pairs of the fold.
@@ -138,26 +138,28 @@ class FoldPairs:
     def scores(self, weights: FloatArray) -> Score:
         """ρ and ρ_a (n_layers, n_predictions) of weights (n_layers, n_predictions, n_columns)."""
         rho, rho_a = np.empty((2, *weights.shape[:2]))
-        for layer, own in enumerate(weights):
+        for layer, layer_weights in enumerate(weights):
             alone = self.of_layers([layer])
-            for at in few_at_once(len(own), len(self.first)):
-                found = alone.score(self.predictions(own[at])[None])
-                rho[layer, at], rho_a[layer, at] = found.rho[0], found.rho_a[0]
+            for at in few_at_once(len(layer_weights), len(self.first)):
+                score = alone.score(self.predictions(layer_weights[at])[None])
+                rho[layer, at], rho_a[layer, at] = score.rho[0], score.rho_a[0]
         return Score(rho, rho_a)
 
     def of_layers(self, layers: Sequence[int]) -> FoldPairs:
         """The pairs with the ranks of some layers alone, by position."""
-        own = list(layers)
-        if own == list(range(len(self.rank_squares))):
+        places = list(layers)
+        if places == list(range(len(self.rank_squares))):
             return self
-        chosen = replace(self, rank_sums=self.rank_sums[own], rank_squares=self.rank_squares[own])
+        selected = replace(
+            self, rank_sums=self.rank_sums[places], rank_squares=self.rank_squares[places]
+        )
         if "values" in vars(self):
-            vars(chosen)["values"] = self.values
-        return chosen
+            vars(selected)["values"] = self.values
+        return selected
 
     def of_groups(self, groups: IntArray) -> FoldPairs:
         """Some of the groups, by number, with nothing but their columns."""
-        chosen = replace(
+        grouped = replace(
             self,
             first=self.first[groups],
             second=self.second[groups],
@@ -165,8 +167,8 @@ class FoldPairs:
             rank_sums=self.rank_sums[:, groups],
         )
         if self.values is not None:
-            vars(chosen)["values"] = self.values[groups]
-        return chosen
+            vars(grouped)["values"] = self.values[groups]
+        return grouped
 
     def of_columns(self, columns: PairColumns) -> FoldPairs:
         """The pairs with other columns, those of some of the features."""
@@ -277,9 +279,9 @@ def group_pairs(
     codes = np.stack(
         [columns.part_codes(part, *members) for part in range(len(columns.parts))], axis=1
     )
-    for part, own in enumerate(codes.T):
+    for part, part_codes in enumerate(codes.T):
         rest, _ = group_rows(np.delete(codes, part, axis=1))
-        if len(rest) * (own.max(initial=0) + 1) > MOST_COMBINATIONS:
+        if len(rest) * (part_codes.max(initial=0) + 1) > MOST_COMBINATIONS:
             return None
     return PairGroups(group, representative, codes)
 

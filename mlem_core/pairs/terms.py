@@ -27,9 +27,9 @@ def metric_terms(n_features: int) -> tuple[IntArray, IntArray]:
 
     Source: Jalouzot et al. 2024, appendix D.
     """
-    own = np.arange(n_features)
+    places = np.arange(n_features)
     first, second = np.triu_indices(n_features, 1)
-    return np.concatenate((own, first)), np.concatenate((own, second))
+    return np.concatenate((places, first)), np.concatenate((places, second))
 
 
 def metric_matrix(weights: FloatArray, n_features: int) -> FloatArray:
@@ -50,4 +50,4 @@ def term_names(feature: str, names: Sequence[str]) -> list[str]:
     """Names of w_ab of every two values, then of s_a: "pos: Noun/Verb", ..., "pos: Noun", ...."""
     first, second = ends(len(names))
     pairs = [f"{names[a]}/{names[b]}" for a, b in zip(first, second, strict=True) if a != b]
-    return [f"{feature}: {one}" for one in (*pairs, *names)]
+    return [f"{feature}: {term}" for term in (*pairs, *names)]

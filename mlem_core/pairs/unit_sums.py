@@ -191,20 +191,20 @@ class UnitSums:
     ) -> Iterator[tuple[slice, FloatArray]]:
         moments, columns = self.moments, self.moments.columns
         inside = blocks[moments.block]
-        one, other = np.triu_indices(len(columns))
+        rows, other = np.triu_indices(len(columns))
         place = {column: number for number, column in enumerate(columns.pairwise)}
         all_totals, all_counts = self._column_totals(blocks, fold, sums), self._counts(blocks, fold)
         first, second = _untested(moments, fold)
         # Pairwise columns are without these pairs already.
         z = columns.of_pairs(first, second)
-        by_products = ~(np.isin(one, list(place)) | np.isin(other, list(place)))
+        by_products = ~(np.isin(rows, list(place)) | np.isin(other, list(place)))
         for units in self._parts():
             members = self.members[units]
             grams = self._forms.grams(columns, inside, members)
             for column, number in place.items():
-                grams[one == column] = sums[units, number, column:-1].T
-                above = (other == column) & ~np.isin(one, list(place))
-                grams[above] = sums[units, number, one[above]].T
+                grams[rows == column] = sums[units, number, column:-1].T
+                above = (other == column) & ~np.isin(rows, list(place))
+                grams[above] = sums[units, number, rows[above]].T
             if len(first):
                 # A pair is untested for both of its stimuli.
                 share = (members[:, first] + members[:, second]).tocsr()
@@ -212,11 +212,11 @@ class UnitSums:
                     of_unit = slice(share.indptr[number], share.indptr[number + 1])
                     pairs = z[share.indices[of_unit]]
                     untested = (share.data[of_unit, None] * pairs).T @ pairs
-                    grams[by_products, number] -= untested[one, other][by_products]
+                    grams[by_products, number] -= untested[rows, other][by_products]
             totals = all_totals[units].T
-            grams -= totals[one] * means[other, None]
-            grams -= means[one, None] * totals[other]
-            grams += np.outer(means[one] * means[other], all_counts[units])
+            grams -= totals[rows] * means[other, None]
+            grams -= means[rows, None] * totals[other]
+            grams += np.outer(means[rows] * means[other], all_counts[units])
             yield units, grams
 
 
@@ -349,20 +349,22 @@ def unit_sums(
         block = moments.block[rows]
         for fold in range(n_folds):
             blocks = moments.training(fold)
-            own = np.flatnonzero(blocks[block])
-            sums = by_block[blocks][:, own].sum(axis=0)
-            products = _column_products(columns, rows[own], sums)
-            training[fold] += _added(of_rows[:, own], products)
+            stimuli_in_block = np.flatnonzero(blocks[block])
+            sums = by_block[blocks][:, stimuli_in_block].sum(axis=0)
+            products = _column_products(columns, rows[stimuli_in_block], sums)
+            training[fold] += _added(of_rows[:, stimuli_in_block], products)
             blocks = moments.tested(fold)
-            own = np.flatnonzero(blocks[block])
-            if not len(own):
+            stimuli_in_block = np.flatnonzero(blocks[block])
+            if not len(stimuli_in_block):
                 continue
-            sums = by_block[blocks][:, own].sum(axis=0)
-            products = _column_products(columns, rows[own], sums)
-            tested[fold, :, :D] += _added(of_rows[:, own], products[:, :D])
-            tested[fold, :, D:] += _added(of_rows[:, own], products[:, D + L :])
-            inside = of_ranks[own][:, :, blocks[moments.block]]
-            tested_ranks[fold] += _added(of_rows[:, own], inside @ np.swapaxes(inside, 1, 2))
+            sums = by_block[blocks][:, stimuli_in_block].sum(axis=0)
+            products = _column_products(columns, rows[stimuli_in_block], sums)
+            tested[fold, :, :D] += _added(of_rows[:, stimuli_in_block], products[:, :D])
+            tested[fold, :, D:] += _added(of_rows[:, stimuli_in_block], products[:, D + L :])
+            inside = of_ranks[stimuli_in_block][:, :, blocks[moments.block]]
+            tested_ranks[fold] += _added(
+                of_rows[:, stimuli_in_block], inside @ np.swapaxes(inside, 1, 2)
+            )
         if progress is not None:
             progress(int(rows[-1]) + 1, n)
     for fold in range(n_folds):
@@ -413,11 +415,11 @@ def _sums_by_block(moments: PairMoments, tile: FloatArray) -> FloatArray:
     """
     basis, D = moments.columns.basis, moments.n_pairwise
     sums = np.empty((moments.n_blocks, *tile.shape[:2], basis.shape[1] + D))
-    for block, own in enumerate(sums):
+    for block, block_sums in enumerate(sums):
         others = np.flatnonzero(moments.block == block)
         values = tile[:, :, others]
-        own[:, :, : basis.shape[1]] = values @ basis[others]
-        own[:, :, basis.shape[1] :] = values @ np.swapaxes(values[:, :D], 1, 2)
+        block_sums[:, :, : basis.shape[1]] = values @ basis[others]
+        block_sums[:, :, basis.shape[1] :] = values @ np.swapaxes(values[:, :D], 1, 2)
     return sums
 
 

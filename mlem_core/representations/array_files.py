@@ -295,14 +295,14 @@ def arrays_in(path: Path, first_column: str = "") -> dict[str, FileArray]:
     suffix = path.suffix.lower()
     if suffix == ".csv":
         return _csv_arrays(path, first_column)
-    whole = partial(readable, path.name, f"{suffix} file", Exception)
+    read_all = partial(readable, path.name, f"{suffix} file", Exception)
 
     def guarded(read: Callable[[], NDArray[Any]]) -> NDArray[Any]:
-        with whole():
+        with read_all():
             return np.asarray(read())
 
     arrays: dict[str, FileArray] = {}
-    with whole():
+    with read_all():
         for name, array in _READERS[suffix](path):
             if name in arrays:
                 raise InputError(f"{path.name} has two arrays named {short(name)}; expected one.")

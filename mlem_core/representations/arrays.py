@@ -326,19 +326,19 @@ def n_subjects(
     """
     check_format(path, first_column)
     arrays, _ = _with_labels(path, HowRead(first_column=first_column))
-    found = set()
+    numbers = set()
     for name in _layers(path, arrays).values():
         shape = arrays[name].shape
         # A condensed RDM has n (n - 1) / 2 distances, more than there are subjects.
-        whole = 8 * shape[-1] + 1 if shape else 0
-        condensed = len(shape) == 2 and 1 < shape[0] < shape[1] and isqrt(whole) ** 2 == whole
-        found.add(shape[0] if len(shape) > 2 or (distances and condensed) else 0)
-    if len(found) > 1:
+        n_bytes = 8 * shape[-1] + 1 if shape else 0
+        condensed = len(shape) == 2 and 1 < shape[0] < shape[1] and isqrt(n_bytes) ** 2 == n_bytes
+        numbers.add(shape[0] if len(shape) > 2 or (distances and condensed) else 0)
+    if len(numbers) > 1:
         raise InputError(
-            f"the arrays of {path.name} have {listed([*map(str, sorted(found))])} subjects; "
+            f"the arrays of {path.name} have {listed([*map(str, sorted(numbers))])} subjects; "
             "expected the same number in each."
         )
-    number = found.pop()
+    number = numbers.pop()
     if needed and not number:
         raise InputError(
             f"{path.name} has no axis of subjects; expected arrays of the shape (subjects, "
@@ -410,13 +410,13 @@ def in_natural_order(names: Sequence[str]) -> list[str]:
 
 def _number(path: Path, name: str) -> float:
     """The number in the name of a layer, by which it is ordered."""
-    found = _NUMBER.search(name)
-    if found is None:
+    match = _NUMBER.search(name)
+    if match is None:
         raise InputError(
             f"{array_name(name, path)} has no number in its name; expected one for each layer of "
             "an axis with a unit, such as 120 ms."
         )
-    return float(found[0])
+    return float(match[0])
 
 
 def _unused(path: Path, names: Iterable[str], layers: Mapping[int, str]) -> list[str]:

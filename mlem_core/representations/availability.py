@@ -116,11 +116,11 @@ def look_up(name: str) -> ModelAvailability:
 
 def _properties(config: Mapping[str, Any]) -> dict[str, Any]:
     """The properties of `_KEYS` that a configuration tells."""
-    found: dict[str, Any] = {}
+    properties: dict[str, Any] = {}
     config = config.get("text_config") or config  # of a multimodal model
     for name, keys in _KEYS.items():
-        found |= next(({name: config[key]} for key in keys if config.get(key) is not None), {})
-    return found
+        properties |= next(({name: config[key]} for key in keys if config.get(key) is not None), {})
+    return properties
 
 
 _MAMBA = ("mamba", "mamba2", "bidirectional_mamba")
@@ -155,26 +155,26 @@ def systems_table(models: Iterable[str]) -> tuple[pd.DataFrame, list[str]]:
 def told(config: Mapping[str, Any]) -> dict[str, Any]:
     """Properties that a config.json tells, those that it does not are left out."""
     kind = str(config.get("model_type", ""))
-    found = ({"architecture": kind} if kind else {}) | _properties(config)
+    properties = ({"architecture": kind} if kind else {}) | _properties(config)
     n_parameters = _parameters(config)
     if n_parameters is not None:
-        found["parameters"] = n_parameters
+        properties["parameters"] = n_parameters
     if kind in _WITHOUT_ATTENTION:
-        found |= {"positional_encoding": "none", "attention": "none"}
+        properties |= {"positional_encoding": "none", "attention": "none"}
     elif any(key.startswith("rope_") or key == "rotary_pct" for key in config):
-        found["positional_encoding"] = "rotary"
+        properties["positional_encoding"] = "rotary"
     elif kind in _LEARNED:
-        found["positional_encoding"] = "learned"
-    if kind not in _WITHOUT_ATTENTION and "heads" in found:
-        groups = config.get("num_key_value_heads", found["heads"])
-        found["attention"] = "multi-head" if groups == found["heads"] else "grouped-query"
+        properties["positional_encoding"] = "learned"
+    if kind not in _WITHOUT_ATTENTION and "heads" in properties:
+        groups = config.get("num_key_value_heads", properties["heads"])
+        properties["attention"] = "multi-head" if groups == properties["heads"] else "grouped-query"
     if "rms_norm_eps" in config or kind in _MAMBA:
-        found["normalisation"] = "RMS norm"
+        properties["normalisation"] = "RMS norm"
     elif any(key.startswith("layer_norm") for key in config):
-        found["normalisation"] = "layer norm"
+        properties["normalisation"] = "layer norm"
     if "tie_word_embeddings" in config:
-        found["tied_embeddings"] = "yes" if config["tie_word_embeddings"] else "no"
-    return found
+        properties["tied_embeddings"] = "yes" if config["tie_word_embeddings"] else "no"
+    return properties
 
 
 def _parameters(config: Mapping[str, Any]) -> int | None:
@@ -183,9 +183,9 @@ def _parameters(config: Mapping[str, Any]) -> int | None:
     from transformers import AutoConfig, AutoModel
 
     try:
-        own = AutoConfig.for_model(**config)
+        model_config = AutoConfig.for_model(**config)
         with torch.device("meta"):
-            model = AutoModel.from_config(own)
+            model = AutoModel.from_config(model_config)
     except (ValueError, KeyError, TypeError, ImportError):
         return None
-    return sum(one.numel() for one in model.parameters())
+    return sum(parameter.numel() for parameter in model.parameters())

@@ -102,13 +102,13 @@ def extract(
     report = progress or (lambda done, total: None)
     tokenized = tokenize(stimuli, loaded, options.special_tokens)
     every = range(loaded.n_layers + 1)
-    kept = [n for n in every if options.layers is None or n in options.layers] or [0]
+    layers = [n for n in every if options.layers is None or n in options.layers] or [0]
     files: _LayerFiles | None = None
-    for rows, states in passes(tokenized, loaded, options.pooling, kept, report):
+    for rows, states in passes(tokenized, loaded, options.pooling, layers, report):
         if files is None:
-            widths = {layer: state.shape[1] for layer, state in zip(kept, states, strict=True)}
+            widths = {layer: state.shape[1] for layer, state in zip(layers, states, strict=True)}
             files = _LayerFiles(folder, len(stimuli), widths)
-        for layer, state in zip(kept, states, strict=True):
+        for layer, state in zip(layers, states, strict=True):
             bad = ~np.isfinite(state).all(axis=1)
             if bad.any():
                 raise InputError(
@@ -122,7 +122,7 @@ def extract(
     files.close()
     report(len(tokenized.tokens), len(tokenized.tokens))
     facts = _facts(stimuli, tokenized, loaded, options, files.widths)
-    return facts if len(kept) == len(every) else {**facts, "kept": kept, "n_layers": len(every)}
+    return facts if len(layers) == len(every) else {**facts, "kept": layers, "n_layers": len(every)}
 
 
 def _facts(
@@ -161,7 +161,7 @@ def passes(
     tokenized: TokenizedStimuli,
     loaded: LoadedModel,
     pooling: str,
-    kept: Sequence[int],
+    layers: Sequence[int],
     report: Counted = lambda done, total: None,
     during: During = untouched,
 ) -> Iterator[tuple[IntArray, list[NDArray[np.float32]]]]:
@@ -182,7 +182,7 @@ def passes(
         row = tokenized.stimuli[batch[0]][0] + 1
         cannot = f"row {row}: the model {loaded.name!r} cannot be run on the sentence"
         with errors_as_sentence(cannot), during(batch):
-            arrays = _pooled_layers(loaded, inputs, spans, kept)
+            arrays = _pooled_layers(loaded, inputs, spans, layers)
         if arrays is not None:
             yield rows, arrays
             done += len(batch)
@@ -200,12 +200,12 @@ def passes(
 
 
 def _pooled_layers(
-    loaded: LoadedModel, inputs: torch.Tensor, spans: Spans, kept: Sequence[int]
+    loaded: LoadedModel, inputs: torch.Tensor, spans: Spans, layers: Sequence[int]
 ) -> list[NDArray[np.float32]] | None:
     """The rows of the stimuli of a batch in each layer; None where it does not fit into memory."""
     try:
         rows = PooledRows(spans, inputs.shape[1], loaded.device)
-        forward.each_layer(loaded, inputs.to(loaded.device), rows.take, kept)
+        forward.each_layer(loaded, inputs.to(loaded.device), rows.take, layers)
         return rows.arrays()
     except RuntimeError as error:
         if not _out_of_memory(error):

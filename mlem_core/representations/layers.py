@@ -107,12 +107,12 @@ def from_model(
     """
     report = progress or (lambda done, total: None)
     n_sentences = len(set(stimuli.sentences))
-    whole = depends_on(stimuli, model, options)
+    key = depends_on(stimuli, model, options)
     if options.layers is not None:
-        kept = kept_states(stimuli, model, store, options)
-        if kept is not None:
+        stored = kept_states(stimuli, model, store, options)
+        if stored is not None:
             report(n_sentences, n_sentences)
-            return kept
+            return stored
 
     # No `Stage`: the arrays are larger than memory and written as they are computed.
     def make(folder: Path) -> None:
@@ -120,13 +120,13 @@ def from_model(
         loaded = model
         if isinstance(loaded, str):
             loaded = open_model(loaded, options.device, options.dtype)
-        loaded.check_is(whole["model"])
+        loaded.check_is(key["model"])
         facts = extract(stimuli, loaded, folder, options, report)
         (folder / "facts.json").write_text(json.dumps(facts, indent=1))
         del loaded
         give_back_memory()
 
-    folder = store.entry(STAGE, VERSION, make, lambda: report(0, n_sentences), **whole)
+    folder = store.entry(STAGE, VERSION, make, lambda: report(0, n_sentences), **key)
     report(n_sentences, n_sentences)
     return _stored(folder, stimuli, model)
 

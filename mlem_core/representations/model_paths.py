@@ -214,11 +214,11 @@ def size(name: str, revision: str | None = None) -> int:
 
 def without_safetensors(name: str) -> InputError:
     """Refusal of a hub model whose revision has no safetensors; it names one that has."""
-    id, found = name.partition("@")[0], None
+    id, revision = name.partition("@")[0], None
     with contextlib.suppress(Exception):  # of whatever library is in between
-        found = _with_safetensors(id, endpoint())
-    advice = f"name it {id}@{found}, which has them."
-    if found is None:
+        revision = _with_safetensors(id, endpoint())
+    advice = f"name it {id}@{revision}, which has them."
+    if revision is None:
         advice = f"look on its page for a pull request that adds them and name it {id}@refs/pr/N."
     return InputError(
         f"the model {name!r} of the Hugging Face hub has no safetensors in this revision, only "
@@ -233,8 +233,10 @@ def _with_safetensors(id: str, address: str) -> str | None:
 
     hub = HfApi(endpoint=address)
     refs = hub.list_repo_refs(id, include_pull_requests=True)
-    requests = sorted(refs.pull_requests or (), key=lambda one: -int(one.ref.rpartition("/")[2]))
-    for revision in [one.ref for one in requests[:_MOST_REQUESTS]]:
+    requests = sorted(
+        refs.pull_requests or (), key=lambda request: -int(request.ref.rpartition("/")[2])
+    )
+    for revision in [request.ref for request in requests[:_MOST_REQUESTS]]:
         if _has_weights(hub.list_repo_files(id, revision=revision)):
             return revision
     return None

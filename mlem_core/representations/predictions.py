@@ -110,10 +110,10 @@ def word_predictions(
         ids = torch.from_numpy(np.stack([tokens.tokens[i] for i in batch])).to(loaded.device)
         with torch.inference_mode(), quietly(), during(batch):
             logs = model(input_ids=ids).logits.float().log_softmax(dim=-1)
-            chosen = logs[:, :-1].gather(2, ids[:, 1:, None])[..., 0]
+            next_logs = logs[:, :-1].gather(2, ids[:, 1:, None])[..., 0]
             of_next = -(logs.exp() * logs).sum(dim=-1), logs.argmax(dim=-1)
             ends = None if begins is None else logs[..., begins].logsumexp(dim=-1).double().cpu()
-        bits = -chosen.double().cpu().numpy() / math.log(2)
+        bits = -next_logs.double().cpu().numpy() / math.log(2)
         spread, best = (each.cpu().numpy() for each in of_next)
         for at, i in enumerate(batch):
             for row in tokens.stimuli[i]:
@@ -157,8 +157,8 @@ def masked_surprisal(
         sentence[rows] = number
     values = np.full(len(tokens.spans), np.nan)
     for batch in batches(tokens.lengths[sentence], MAX_TOKENS):
-        own = np.stack([tokens.tokens[i] for i in sentence[batch]])
-        ids = torch.from_numpy(own).to(loaded.device)
+        token_rows = np.stack([tokens.tokens[i] for i in sentence[batch]])
+        ids = torch.from_numpy(token_rows).to(loaded.device)
         first, last = torch.from_numpy(tokens.spans[batch].T[..., None].copy()).to(loaded.device)
         place = torch.arange(ids.shape[1], device=loaded.device)
         hidden = (place >= first) & (place <= last)

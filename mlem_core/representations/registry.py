@@ -192,8 +192,8 @@ class ModelFiles:
         """The files that are read, under `identity`; none of a hub's commit, which is for good."""
         if self.seed is not None:
             trained = replace(self, seed=None).watched()
-            whole = f"{trained.digest} random {self.seed}"
-            return Watched(hashlib.sha256(whole.encode()).hexdigest(), trained.files)
+            identity = f"{trained.digest} random {self.seed}"
+            return Watched(hashlib.sha256(identity.encode()).hexdigest(), trained.files)
         if self.adapter is not None:
             base = replace(self, adapter=None).watched()
             parts: tuple[Digested, ...] = ()
@@ -225,8 +225,8 @@ def base_name(name: str) -> str:
 
 def comes_along(name: str) -> bool:
     """Whether a model comes with the program: one of `packaged`, its seeds, steps and controls."""
-    whole = base_name(name)
-    return whole in packaged() or is_variant(whole)
+    base = base_name(name)
+    return base in packaged() or is_variant(base)
 
 
 def identity(name: str) -> str:
@@ -327,19 +327,19 @@ def of_several_seeds() -> dict[str, tuple[str, ...]]:
 
 def _variant(name: str) -> ModelFiles:
     """A small model of our own of another seed, or as it was after so many steps of training."""
-    whole, _, revision = name.partition("@")
-    files, asked = _in_package(MODELS[whole]), _VARIANT.fullmatch(name)
-    packed = f"{asked['what']}-{int(asked['number'])}.safetensors" if asked else ""
-    if not asked or packed == SEED_0 or not (files.folder / packed).is_file():
-        choices = [f"@seed{n}" for n in variants(whole, "seed") if n]
-        choices += [f"@step{n}" for n in variants(whole, "step")]
+    base, _, revision = name.partition("@")
+    files, match = _in_package(MODELS[base]), _VARIANT.fullmatch(name)
+    packed = f"{match['what']}-{int(match['number'])}.safetensors" if match else ""
+    if not match or packed == SEED_0 or not (files.folder / packed).is_file():
+        choices = [f"@seed{n}" for n in variants(base, "seed") if n]
+        choices += [f"@step{n}" for n in variants(base, "step")]
         raise InputError(
-            f"the model {whole!r} comes with the program without {revision!r}: the choices behind "
+            f"the model {base!r} comes with the program without {revision!r}: the choices behind "
             f"its name are {listed(choices) if choices else 'none'}."
         )
-    if asked["what"] == "seed":
+    if match["what"] == "seed":
         return replace(files, packed=packed)
-    note = f"after {int(asked['number']):,} steps of training, 4-bit weights"
+    note = f"after {int(match['number']):,} steps of training, 4-bit weights"
     return replace(files, packed=packed, note=note)
 
 

@@ -226,8 +226,8 @@ def _tokens_of_words(
     result: list[Span | None] = []
     for begin, end in words:
         inside = [i for i, (a, b) in enumerate(spans) if a < end and b > begin and a < b]
-        whole = inside and not sentence[end : spans[inside[-1]][1]].strip()
-        result.append((inside[0], inside[-1]) if whole else None)
+        is_whole = inside and not sentence[end : spans[inside[-1]][1]].strip()
+        result.append((inside[0], inside[-1]) if is_whole else None)
     return result
 
 
@@ -243,8 +243,8 @@ def _tokens_by_prefix(
     for end in ends:
         start = tokenizer(sentence[:end], add_special_tokens=False)["input_ids"]
         same = list(ids[first : first + len(start)]) == list(start)
-        whole = same and len(start) > before
-        result.append((first + before, first + len(start) - 1) if whole else None)
+        is_whole = same and len(start) > before
+        result.append((first + before, first + len(start) - 1) if is_whole else None)
         before = len(start)
     return result
 

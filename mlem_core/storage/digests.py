@@ -81,9 +81,9 @@ def sealed(folder: Path, about: Mapping[str, Any], only: str = "") -> bool:
         stats = _stats(folder, files)
         if _sound.get(folder) == stats:
             return True
-        for name, told in files.items():
+        for name, digest in files.items():
             path = folder / name
-            if path.stat().st_size != told["size"] or sha256_file(path) != told["sha256"]:
+            if path.stat().st_size != digest["size"] or sha256_file(path) != digest["sha256"]:
                 return False
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return False  # absent, or written by someone else
@@ -170,9 +170,9 @@ class Digested(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _sha256(path: Path, found: Stamp) -> str:
+def _sha256(path: Path, before: Stamp) -> str:
     digest = sha256_file(path)
-    if _now(path) != found:
+    if _now(path) != before:
         raise changed(path.name)
     return digest
 
@@ -237,6 +237,6 @@ def making(key: str) -> Iterator[None]:
 def check_unchanged(key: str) -> None:
     """Raise `InputError` where files have changed that were read and whose digest is in a key."""
     with _lock:
-        watched = [one for one in _read if one.digest in key]
-    for one in watched:
-        one.check()
+        watched = [file for file in _read if file.digest in key]
+    for file in watched:
+        file.check()

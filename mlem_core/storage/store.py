@@ -292,25 +292,25 @@ def load_result(kind: type[T], folder: Path) -> T:
     Raises OSError, ValueError, LookupError, TypeError: it is not there, or of another form.
     """
     about, annotated = json.loads((folder / _ABOUT).read_bytes()), _annotated(kind)
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         name: _read(folder / f"{name}.csv", columns) for name, columns in about["tables"].items()
     }
     for name, value in about["values"].items():
-        found[name] = frozen(value) if get_origin(annotated[name]) is tuple else value
+        fields[name] = frozen(value) if get_origin(annotated[name]) is tuple else value
     if (folder / _ARRAYS).exists():
         with np.load(folder / _ARRAYS, allow_pickle=False) as arrays:
             # An entry may have arrays that this version no longer reads.
             for name in filter(annotated.__contains__, arrays.files):
                 how, array = _how(annotated[name]), arrays[name]
-                found[name] = how.unpacked(array) if isinstance(how, Packed) else array
+                fields[name] = how.unpacked(array) if isinstance(how, Packed) else array
     for name, hint in annotated.items():
         if isinstance(how := _how(hint), InFile):
-            found[name] = how.load(folder / f"{name}.npz")
+            fields[name] = how.load(folder / f"{name}.npz")
         elif (folder / name).is_dir():
-            found[name] = load_result(
+            fields[name] = load_result(
                 next(filter(_is_record, (hint, *get_args(hint)))), folder / name
             )
-    return cast("T", found["table"]) if kind is pd.DataFrame else kind(**found)
+    return cast("T", fields["table"]) if kind is pd.DataFrame else kind(**fields)
 
 
 def _parts(result: Any) -> Mapping[str, Any]:

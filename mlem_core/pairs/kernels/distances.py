@@ -21,7 +21,7 @@ def along(
     starts: Array,
     partner: Array,
     begin: int,
-    found: Array,
+    distances: Array,
     cityblock: bool | None,
 ) -> None:
     """Squared Euclidean or Manhattan distances, in float64, of the pairs in some rows of a design.
@@ -35,17 +35,17 @@ def along(
     cityblock : True for Manhattan distances, else None: either is compiled without the other
     """
     for row in range(len(stimulus)):
-        own = rows[stimulus[row]]
+        row_values = rows[stimulus[row]]
         for k in range(starts[row] - begin, starts[row + 1] - begin):
             other = rows[partner[k]]
             total = 0.0
-            for unit in range(len(own)):
-                difference = np.float64(own[unit]) - np.float64(other[unit])
+            for unit in range(len(row_values)):
+                difference = np.float64(row_values[unit]) - np.float64(other[unit])
                 if cityblock is None:
                     total += difference * difference
                 else:
                     total += abs(difference)
-            found[k] = total
+            distances[k] = total
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
@@ -126,15 +126,15 @@ def fill_condensed(tile: Array, start: int, order: Array, row: Array, condensed:
     for a in range(n):
         if row[a] < start or row[a] >= start + len(tile):
             continue
-        own = row[a] - start
+        column = row[a] - start
         for b in range(a + 1, n):
             i, j = min(order[a], order[b]), max(order[a], order[b])
-            value = 0.0 if row[b] == row[a] else tile[own, row[b] - start]
+            value = 0.0 if row[b] == row[a] else tile[column, row[b] - start]
             condensed[i * n - i * (i + 1) // 2 - i - 1 + j] = value
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def u_centre(squared: Array, n: int, found: Array) -> None:
+def u_centre(squared: Array, n: int, centred: Array) -> None:
     """U-centred distances of all pairs of n > 3 stimuli: each stimulus's add up to 0.
 
     Parameters
@@ -145,24 +145,24 @@ def u_centre(squared: Array, n: int, found: Array) -> None:
     sums = np.zeros(n)
     at = 0
     for i in range(n - 1):
-        own = 0.0
+        row_sum = 0.0
         for j in range(i + 1, n):
-            own += squared[at]
+            row_sum += squared[at]
             sums[j] += squared[at]
             at += 1
-        sums[i] += own
-    whole = sums.sum() / ((n - 1) * (n - 2))
+        sums[i] += row_sum
+    grand_mean = sums.sum() / ((n - 1) * (n - 2))
     sums /= n - 2
     at = 0
     for i in range(n - 1):
         for j in range(i + 1, n):
-            found[at] = squared[at] - sums[i] - sums[j] + whole
+            centred[at] = squared[at] - sums[i] - sums[j] + grand_mean
             at += 1
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def among_nearest(
-    squared: Array, n: int, k: int, tie: float, first: int, last: int, found: Array
+    squared: Array, n: int, k: int, tie: float, first: int, last: int, shares: Array
 ) -> None:
     """Mask of the k nearest of each of the stimuli first..last-1.
 
@@ -173,7 +173,7 @@ def among_nearest(
     found : (2, n_pairs) filled: of the pair (i, j), i < j, whether j is among those of i, and i
         among those of j. Equal distances share the places that are left
     """
-    own, place = np.empty(n - 1), np.empty(n - 1, dtype=np.int64)
+    row_distances, place = np.empty(n - 1), np.empty(n - 1, dtype=np.int64)
     for i in range(first, last):
         # Pair (j, i), then all pairs of i with later ones.
         at = i - 1
@@ -184,14 +184,14 @@ def among_nearest(
         for j in range(i, n - 1):
             place[j] = start + j - i
         for j in range(n - 1):
-            own[j] = squared[place[j]]
-        edge = np.partition(own, k - 1)[k - 1]
+            row_distances[j] = squared[place[j]]
+        edge = np.partition(row_distances, k - 1)[k - 1]
         low, high = edge - tie * edge, edge + tie * edge
         below, equal = 0, 0
         for j in range(n - 1):
-            below += own[j] < low
-            equal += low <= own[j] <= high
+            below += row_distances[j] < low
+            equal += low <= row_distances[j] <= high
         share = (k - below) / equal
         for j in range(n - 1):
-            value = 1.0 if own[j] < low else (share if own[j] <= high else 0.0)
-            found[1 if j < i else 0, place[j]] = value
+            value = 1.0 if row_distances[j] < low else (share if row_distances[j] <= high else 0.0)
+            shares[1 if j < i else 0, place[j]] = value

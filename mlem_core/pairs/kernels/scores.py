@@ -86,10 +86,10 @@ def least_costs(cost: Array, total: Array) -> None:
     for i in range(n):
         for j in range(m):
             for s in range(n_sets):
-                own = least = cost[i, j, s]
+                cheapest = least = cost[i, j, s]
                 if i and j:
-                    along_one = min(total[i - 1, j, s], total[i, j - 1, s]) + own
-                    least = min(along_one, total[i - 1, j - 1, s] + 2 * own)
+                    along_one = min(total[i - 1, j, s], total[i, j - 1, s]) + cheapest
+                    least = min(along_one, total[i - 1, j - 1, s] + 2 * cheapest)
                 elif i or j:
                     least += total[max(i - 1, 0), max(j - 1, 0), s]
                 total[i, j, s] = least
