@@ -26,6 +26,7 @@ BUILT_IN = (
     "decoding",
     "erasure",
     "rank_estimators",
+    "repeated_measures",
     "replication",
     "systems",
     "web_page",

@@ -205,7 +205,7 @@ class ModelSource:
             yield f"member of the group {short(name)}", members, self.names
 
     def check_models(self) -> None:
-        """Raise InputError for names that cannot be told apart, and groups that cannot be.
+        """Raise InputError for names that cannot be distinguished, and groups that cannot be.
 
         These are a group without a member, or with a name that cannot be printed or is another's; a
         member that is there twice, or in two groups; a group with the name of a model outside it.

@@ -87,7 +87,7 @@ class PairSpec:
         "euclidean",
         "Distance of representations",
         "The neural distance of two stimuli. `precomputed` says that every file holds distances; "
-        "beside models, say it of the file alone. `crossnobis` is over the repetitions of a "
+        "beside models, say it of the file alone. One over repetitions compares those of each "
         "stimulus in the files; language models have the Euclidean distance beside it.",
         choices=lambda: DISTANCES,
     )

@@ -22,18 +22,13 @@ from mlem_core.pairs.layer_distances import (
     PAIR_ELEMENTS,
     Fill,
     Tile,
-    Whiten,
     centred_columns,
-    check_repetitions,
     checked_matrix,
     checked_rows,
     cityblock,
-    diagonal,
     equal_rows,
     fill_tiles,
     half,
-    raised,
-    shrunken,
     squared_euclidean,
     unit_centred_rows,
     unit_rows,
@@ -68,8 +63,8 @@ class Distance:
     along : fills the distances of the pairs in some rows of a design, as
         `mlem_core.pairs.kernels.distances.along` does; without it only all pairs can be compared
     as_given : whether `along` is given rows that are not prepared
-    repeated : whether it is of repetitions: `condensed` gets (n_repetitions, n_stimuli, n_units) as
-        they are
+    over_repetitions : gives squared distances (n_pairs,) of repetitions (n_repetitions, n_stimuli,
+        n_units) of what an error message calls so, in the place of all the others
     may_be_squared : whether it can be taken for a squared distance, see `SQUARED`
     label : how forms call it; by default its name
     phrase : how the methods paragraph calls it; by default "the NAME distance"
@@ -83,16 +78,21 @@ class Distance:
     tile: Tile | None = None
     along: Along | None = None
     as_given: bool = False
-    repeated: bool = False
+    over_repetitions: Callable[[NDArray[np.floating], str], FloatArray] | None = None
     may_be_squared: bool = False
     label: str = ""
     phrase: str = ""
 
     def __post_init__(self) -> None:
-        if self.condensed is None and self.tile is None:
+        if not (self.condensed or self.tile or self.over_repetitions):
             raise ValueError(f"the distance {self.name!r} has no function that computes it.")
         object.__setattr__(self, "label", self.label or self.name)
         object.__setattr__(self, "phrase", self.phrase or f"the {self.name} distance")
+
+    @property
+    def repeated(self) -> bool:
+        """Whether it is of the repetitions of each stimulus."""
+        return self.over_repetitions is not None
 
 
 DISTANCES = Registry[Distance]("distance", entry_modules)
@@ -146,7 +146,7 @@ def squared_distances(
     Parameters
     ----------
     representations : (n_stimuli, n_units), or distances (n_stimuli, n_stimuli), or repetitions
-        (n_repetitions, n_stimuli, n_units), see `mlem_core.pairs.layer_distances`
+        (n_repetitions, n_stimuli, n_units), see `Distance.over_repetitions`
     metric : a name in `DISTANCES`; "precomputed" where these are distances
     design : which pairs, in its order; by default all: (0,1), (0,2), ..., (1,2), ...
     layer : how an error message calls these representations
@@ -163,10 +163,8 @@ def squared_distances(
     distance = distance_named(metric)
     if metric == PRECOMPUTED:
         return condensed_from_matrix(representations, layer=layer)
-    if distance.repeated:
-        assert distance.condensed is not None
-        check_repetitions(representations, layer)
-        return distance.condensed(moderate(representations.astype(np.float64)))
+    if distance.over_repetitions is not None:
+        return distance.over_repetitions(representations, layer)
     from mlem_core.pairs.kernels.distances import fill_condensed
 
     # The distinct rows, prepared, and which of them each stimulus has.
@@ -270,17 +268,6 @@ def _angular(name: str, prepare: Callable[[FloatArray], FloatArray], undefined: 
     )
 
 
-def _repeated(name: str, whiten: Whiten, weight: str) -> Distance:
-    return Distance(
-        name,
-        condensed=partial(raised, whiten=whiten),
-        repeated=True,
-        label=f"{name}: over the repetitions in the files, by {weight} of the noise",
-        phrase=f"the {name} distance over repetitions (by {weight} of the noise; of language "
-        "models, which have none, the Euclidean distance)",
-    )
-
-
 def _fill_along(*args: Any, cityblock: bool | None = None) -> None:
     from mlem_core.pairs.kernels.distances import along
 
@@ -311,8 +298,6 @@ for _distance in (
         as_given=True,
     ),
     _angular("correlation", unit_centred_rows, "one and the same value"),
-    _repeated("crossnobis", shrunken, "the inverse covariance (Ledoit-Wolf)"),
-    _repeated("crossnobis-diagonal", diagonal, "the inverse variances"),
     Distance(
         PRECOMPUTED,
         condensed=condensed_from_matrix,

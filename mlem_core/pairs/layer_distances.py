@@ -1,30 +1,13 @@
-"""The rows of a layer: checked, which of them are equal, and compared, a band of them at a time.
-
-Where stimuli were measured several times, distances are cross-validated over the repetitions. The
-squared distance of two noisy vectors is too large by the noise of both, and most so for what is
-measured worst. The product of the differences in two repetitions m and n,
-
-    d²(i, j) = mean over m ≠ n of (x_im - x_jm)ᵀ P (x_in - x_jn),
-
-has no such part, as the noise of different repetitions has nothing in common: it is 0 on average
-where two stimuli evoke the same, and so is below 0 as often as above. P is the inverse of the
-covariance of the noise over units, shrunk, or only its diagonal; both come from what the
-repetitions of a stimulus differ by. They come from other stimuli than i and j: the noise of these
-two would be too small in a metric of its own, by which noise alone is at a distance.
-
-Sources: Walther et al. (2016); Ledoit and Wolf (2004) for the covariance.
-"""
+"""The rows of a layer: checked, which of them are equal, and compared, a band of them at a time."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import moderate
 from mlem_core.base.parallel import each
 from mlem_core.base.typing import FloatArray
@@ -50,13 +33,6 @@ EQUAL_ROWS = {2: 2e-3, 4: 5e-6, 8: 1e-12}
 FAR = 1e4
 _SOME_ROWS, _FEW_ROWS = 1_000, 100
 PAIR_ELEMENTS = 2**22
-# The stimuli are in so many groups; those of two say nothing of the noise in the others.
-GROUPS = 5
-# A variance below this part of the largest is rounding.
-_NOTHING = 1e-12
-
-# What gives the rows (n, n_units) whitened, from residuals (n, n_units) and the degrees of freedom.
-Whiten = Callable[[FloatArray, FloatArray, int], FloatArray]
 
 
 def equal_rows(rows: NDArray[np.floating]) -> NDArray[np.int64]:
@@ -191,90 +167,3 @@ def half(tile: Tile) -> Tile:
         return found
 
     return halved
-
-
-def diagonal(rows: FloatArray, residuals: FloatArray, degrees: int) -> FloatArray:
-    """Each unit divided by the standard deviation of its noise; one without any noise is 0.
-
-    Not by `degrees`, but by 2 less: so the inverse of the variance is right on average.
-    """
-    variance = np.einsum("ij,ij->j", residuals, residuals) / (degrees - 2)
-    known = variance > _NOTHING * variance.max()
-    return np.asarray(rows * (known / np.sqrt(np.where(known, variance, 1.0))))
-
-
-def shrunken(rows: FloatArray, residuals: FloatArray, degrees: int) -> FloatArray:
-    """Rows in which the noise of all units has the covariance 1, which is shrunk to its mean."""
-    from scipy.linalg import cholesky, solve_triangular
-    from sklearn.covariance import ledoit_wolf
-
-    covariance, _ = ledoit_wolf(residuals, assume_centered=True)
-    factor = cholesky(covariance * (len(residuals) / degrees), lower=True)
-    return np.asarray(solve_triangular(factor, rows.T, lower=True).T)
-
-
-def check_repetitions(given: NDArray[np.floating], layer: str) -> None:
-    """Raise InputError for an array that is not (n_repetitions, n_stimuli, n_units), finite.
-
-    Nor may the repetitions be all the same, so that there is no noise to measure in.
-    """
-    if given.ndim != 3 or len(given) < 2:
-        raise InputError(
-            f"{layer} has the shape {given.shape}; distances over repetitions need at least two of "
-            "each stimulus, (repetitions, stimuli, units): choose another distance, or give them."
-        )
-    if given.shape[1] < 2 * GROUPS:
-        raise InputError(
-            f"found {given.shape[1]} stimuli; distances over repetitions need at least "
-            f"{2 * GROUPS}, as the noise of each pair is taken from others."
-        )
-    check_finite(given, layer)
-    own = given - given.mean(axis=1, keepdims=True, dtype=np.float64)
-    if not np.abs(own - own.mean(axis=0)).max() > _NOTHING * np.abs(own).max():
-        raise InputError(
-            f"the repetitions of {layer} are all the same; expected separate measurements of each "
-            "stimulus, whose differences say how large the noise is."
-        )
-
-
-def cross_validated(given: NDArray[np.floating], whiten: Whiten = shrunken) -> FloatArray:
-    """Squared distances of all pairs of stimuli without the part that is noise.
-
-    Parameters
-    ----------
-    given : (n_repetitions, n_stimuli, n_units), see `check_repetitions`
-    whiten : what is done about the noise, `diagonal` or `shrunken`
-
-    Returns (n_pairs,) in the order (0,1), (0,2), ..., (1,2), ...; below 0 by chance.
-    """
-    # What a whole repetition shares, such as the drift of a session, is in no difference.
-    own = given - given.mean(axis=1, keepdims=True, dtype=np.float64)
-    n, n_stimuli, n_units = own.shape
-    group, found = np.arange(n_stimuli) % GROUPS, np.empty((n_stimuli, n_stimuli))
-    # Every pair of groups leaves as many others, so that all pairs are measured alike; those of one
-    # group are in several.
-    for two in itertools.combinations(range(GROUPS), 2):
-        inside = np.isin(group, two)
-        noise, both = own[:, ~inside], own[:, inside]
-        noise = noise - noise.mean(axis=0)
-        noise -= noise.mean(axis=1, keepdims=True)
-        degrees = (n - 1) * (noise.shape[1] - 1)
-        flat = whiten(both.reshape(-1, n_units), noise.reshape(-1, n_units), degrees)
-        white, rows = flat.reshape(both.shape), np.flatnonzero(inside)
-        whole = white.sum(axis=0)
-        products = whole @ whole.T
-        for one in white:
-            products -= one @ one.T
-        norms = np.diagonal(products)
-        found[np.ix_(rows, rows)] = (norms[:, None] + norms - 2 * products) / (n * (n - 1))
-    return found[np.triu_indices(n_stimuli, 1)]
-
-
-def raised(given: NDArray[np.floating], whiten: Whiten) -> FloatArray:
-    """`cross_validated`, with a constant added to all if one is below 0: none is then.
-
-    Ranks, scaled distances, models with an intercept and U-centred distances stay as they are; so
-    do the axes of a classical map (Lingoes 1971).
-    """
-    squared = cross_validated(given, whiten)
-    return squared - min(0.0, float(squared.min(initial=0.0)))

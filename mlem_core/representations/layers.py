@@ -271,6 +271,6 @@ def _averaged(path: Path, arrays: Arrays) -> list[str]:
     few, many = min(arrays.repeated.values()), max(arrays.repeated.values())
     return [
         f"{path.name} has {few if few == many else f'{few} to {many}'} repetitions of each "
-        "stimulus, whose mean is taken; the distance crossnobis compares them with each other. If "
-        "they are subjects, say so (--subject NAME=all)."
+        "stimulus, whose mean is taken; a distance over repetitions compares them with each other. "
+        "If they are subjects, say so (--subject NAME=all)."
     ]

@@ -1,4 +1,4 @@
-"""Files as models: distances, CSV, names of layers, repetitions; and models that cannot be."""
+"""Files as models: distances, CSV, names of layers; and models that cannot be."""
 
 import json
 import shutil
@@ -11,28 +11,17 @@ import pytest
 import safetensors.numpy
 from helpers.inputs import RIDGE, for_each, in_files, refused, words
 from scipy.spatial.distance import pdist, squareform
-from scipy.stats import spearmanr
 
 from mlem_core import AnalysisSpec, Store, run, stimulus_map
 from mlem_core.analysis import layer_statistics
 from mlem_core.cli.commands import main
-from mlem_core.pairs.layer_distances import cross_validated, shrunken
 
 TABLE = words()
 N = len(TABLE)
 
 
 @pytest.fixture(scope="module")
-def repeated():
-    """Two regions measured four times: one that tells nouns apart, one of noise alone."""
-    noise = np.random.default_rng(0).standard_normal((2, 4, N, 6))
-    told = np.zeros((N, 6))
-    told[:, 0] = 3 * TABLE["noun"]
-    return {"V1": told + noise[0], "nothing": noise[1]}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory, repeated):
+def folder(tmp_path_factory):
     """Stimuli, two layers of a system, the distances in them, regions with and without names."""
     folder = tmp_path_factory.mktemp("input")
     in_files(folder, TABLE, {})
@@ -48,8 +37,6 @@ def folder(tmp_path_factory, repeated):
     pd.DataFrame(distances["layer_01"]).to_csv(folder / "distances.csv", index=False, header=False)
     np.savez(folder / "brain.npz", V1=layers["layer_00"], IT=layers["layer_01"])
     np.savez(folder / "rated.npz", IT=distances["layer_01"])
-    np.savez(folder / "scans.npz", **repeated)
-    np.savez(folder / "once.npz", V1=repeated["V1"][0])
     return folder
 
 
@@ -90,22 +77,6 @@ def test_distances_beside_rows_are_what_their_rows_give(folder, store):
     other = run(replace(given, distance="cosine", units="standardised"), store)
     again = other.results().scores.set_index(["model", "layer"])["rho"]
     np.testing.assert_allclose(again.loc["rated", 0], scores.loc["rated", 0])
-
-
-def test_an_analysis_is_of_the_distances_over_repetitions(folder, store, repeated):
-    given = spec(folder, "scans.npz", distance="crossnobis")
-    given = replace(given, representations=(("brain", given.representations[0][1]),))
-    analysis = run(given, store)
-    squared = [cross_validated(rows, shrunken) for rows in repeated.values()]
-    assert analysis.rsa[0, 1] == pytest.approx(spearmanr(*squared).statistic, abs=1e-7)
-    scores = analysis.results().scores.groupby("layer")["rho"].mean()
-    assert scores[0] > 0.6 and abs(scores[1]) < 0.05
-    # Without the choice it is the mean.
-    mean = run(replace(given, distance="euclidean"), store)
-    means = [pdist(rows.mean(axis=0)) for rows in repeated.values()]
-    assert mean.rsa[0, 1] == pytest.approx(spearmanr(*means).statistic, abs=1e-7)
-    (note,) = [n for n in mean.notices if "repetitions" in n]
-    assert "scans.npz" in note and "4 repetitions" in note and "mean" in note
 
 
 @for_each(
