@@ -77,8 +77,13 @@ def test_a_report_is_chosen_worded_and_put_in_order(mine, offered, monkeypatch):
     monkeypatch.setattr(export, "can_write_images", lambda: False)
     screen.run()
     with zipfile.ZipFile(io.BytesIO(offered["words-report.zip"]())) as archive:
-        tex, csv = (archive.read(name) for name in ("report.tex", "tables/02-why.csv"))
-    assert tex.index(b"01-similarity") < tex.index(b"02-why")
+        names = ("report.tex", "report.md", "tables/02-why.csv")
+        tex, markdown, csv = (archive.read(name) for name in names)
+        files = {name.rpartition(".")[0] for name in archive.namelist() if "/" in name}
+    figures = ("01-similarity", "02-why")
+    assert files == {f"{kind}/{figure}" for kind in ("tables", "figures") for figure in figures}
+    order = [b"fig:01-similarity", b"fig:02-why", b"bibliography{"]
+    assert sorted(order, key=tex.index) == order and b"**02-why. Why both are alike.**" in markdown
     assert rb"\caption[{Why both are alike}]" in tex
     assert b"noun" in csv and b"kind" not in csv
     assert titles(Screen("report", analysis=mine.jobs[0].id))[1].value == "Why both are alike"
@@ -90,8 +95,8 @@ def test_figure_4_of_the_paper_takes_four_clicks(mine, offered, chromium_path):
     """Report, Add a figure, its name, Download: a page of 183 mm with the scatter and both maps."""
     Screen(analysis=mine.jobs[0].id).go("report").press("report add two_layers")
     with zipfile.ZipFile(io.BytesIO(offered["words-report.zip"]())) as archive:
-        assert "report.tex" in archive.namelist()
-        pdf = archive.read("figures/01-two-layers.pdf")
+        tex, pdf = archive.read("report.tex"), archive.read("figures/01-two-layers.pdf")
+    assert rb"\includegraphics[width=183mm]{figures/01-two-layers.pdf}" in tex
     (page,) = PdfReader(io.BytesIO(pdf)).pages
     assert float(page.mediabox.width) / 72 * 25.4 == pytest.approx(183, abs=0.5)
     text = page.extract_text()

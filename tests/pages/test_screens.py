@@ -159,13 +159,10 @@ def test_intervals_of_two_layers_and_their_maps_arrive_by_themselves(mine, monke
 
 
 @pytest.mark.slow
-def test_all_pages_of_docs_open_and_lead_to_each_other(store):
+def test_all_pages_of_docs_open(store):
     for name, title in screens.docs_pages().items():
         screen = Screen("docs", page=name)
         assert screen.address["page"] == [name] and screen.app.selectbox[0].value == name, title
-        assert set(re.findall(r"\]\(\?page=(\w+)\)", screen.said)) <= set(screens.docs_pages()), (
-            title
-        )
     cited = Screen("docs", page=screens.CITE)
     assert "arxiv.org/abs/2406.12620" in cited.said
     assert "@article{salle2024" in cited.app.code[0].value

@@ -1,29 +1,23 @@
 """A figure of a report is drawn again with the user's words; an analysis shows itself in Python."""
 
-import io
 import json
-import zipfile
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.inputs import arguments_of, in_files, probing, refused, words
-from pypdf import PdfReader
+from helpers.inputs import in_files, probing, refused, words
 
 from mlem_core import Store, explain, run, with_intervals
 from mlem_core.base.labels import Names
-from mlem_core.cli.commands import main
 from mlem_core.cli.summary import summarize
 from mlem_core.figures.plots import FIGURES, FigureContext, FigureOptions, draw
-from mlem_core.figures.print_layout import Paper
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.similarity import similarity_matrices
 from mlem_core.figures.why import waterfall
 from mlem_core.inference.layer_intervals import layer_intervals
-from mlem_core.report.chosen import Chosen, as_zip
-from mlem_core.report.formats import as_latex
+from mlem_core.report.chosen import Chosen
 from mlem_core.report.formats import table as latex_table
 from mlem_core.report.methods import methods_paragraph
 from mlem_core.tasks import examples
@@ -86,27 +80,6 @@ def test_what_cannot_be_drawn_says_why(example, tmp_path):
             Chosen.from_dict(broken)
     with refused("'pie'"):
         Chosen.from_dict({**chosen.to_dict(), "figure": "pie"})
-
-
-@pytest.mark.slow
-def test_the_zip_has_all_of_it_in_order(example, tmp_path, chromium_path):
-    chosen = [kept(example, "why").worded("title", "Why & how"), kept(example, "feature_counts")]
-    names, drawing = ["01-why", "02-feature-counts"], FigureOptions(store=Store(tmp_path))
-    drawn = [one.drawn(example, example.results(), drawing) for one in chosen]
-    texts = {"methods.md": "We did.", "methods.tex": "We did.", "references.bib": "@article{a,}"}
-    whole = as_zip(names, drawn, Paper(width_mm=120), "pdf", texts)
-    with zipfile.ZipFile(io.BytesIO(whole)) as archive:
-        files = {name: archive.read(name) for name in archive.namelist()}
-    each = [f"{file}/{name}" for name in names for file in ("tables", "figures")]
-    assert sorted(name.rpartition(".")[0] for name in files if "/" in name) == sorted(each)
-    pdf = PdfReader(io.BytesIO(files["figures/01-why.pdf"]))
-    assert float(pdf.pages[0].mediabox.width) / 72 * 25.4 == pytest.approx(120, abs=0.5)
-    tex = files["report.tex"].decode()
-    assert r"\includegraphics[width=120mm]{figures/01-why.pdf}" in tex
-    assert tex.index("fig:01-why") < tex.index("fig:02-feature-counts") < tex.index("bibliography{")
-    assert "**01-why. Why & how.**" in files["report.md"].decode()
-    for name, one in zip(names, drawn, strict=True):
-        assert as_latex(one, name, Paper(width_mm=120)).strip() in tex
 
 
 IDS = ("part_of_speech", "word_position", "word_length", "model_a1", "model_b2")
@@ -196,10 +169,3 @@ def test_noise_gets_no_headline(tmp_path):
         alike, shared, matters = summarize(analysis, analysis.results(), bounds)
         assert "ardly" in alike and "4 pairs" in alike
         assert not any(name in shared + matters for name in ("noun", "length"))
-
-
-def test_analyze_ends_with_them(systems, tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("MLEM_CACHE", str(systems.store.root))
-    given = arguments_of(systems.spec)
-    assert main(["analyze", *given, "--folds=3", f"--out={tmp_path / 'out'}"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 3

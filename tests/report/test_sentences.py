@@ -145,11 +145,6 @@ def test_cells_are_no_options_small_p_are_not_0_and_wide_tables_are_made_smaller
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    return Store(tmp_path_factory.mktemp("methods") / "cache")
-
-
-@pytest.fixture(scope="module")
 def analysis(tmp_path_factory, store):
     folder = tmp_path_factory.mktemp("stimuli")
     table = probing(40).rename(columns={"tense": "tense_100%"})

@@ -27,7 +27,6 @@ from mlem_core.extensions.decoding.computation import decoding
 from mlem_core.extensions.decoding.stage import cached_decoding
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.explanation import best_known, explain
-from mlem_core.report.archive import write_archive
 from mlem_core.stimuli.datasets import SETS
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples, followups, processes, runner
@@ -283,15 +282,6 @@ def test_what_cannot_be_done_is_one_sentence(job, kept):
         assert said in message and "Traceback" not in message and "\n" not in message
     with refused("baseline"):
         followups.followup_of("bass", job.id, {}, kept)
-
-
-@pytest.mark.slow
-def test_a_zip_of_everything_is_the_one_of_the_command_line(job, kept, tmp_path, monkeypatch):
-    monkeypatch.setenv("BROWSER_PATH", "/nowhere/chrome")  # figures as HTML, at once
-    task = followups.followup_of("archive", job.id, {}, kept).begin()
-    expected = write_archive(job.analysis(), tmp_path / "x.zip", kept)
-    wait(task, "done")
-    assert (task.result / followups.ARCHIVE).read_bytes() == expected.read_bytes()
 
 
 @pytest.mark.slow
