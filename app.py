@@ -26,17 +26,21 @@ st.logo(
 
 def _pages() -> list[st.Page]:
     """A page a screen."""
-    shown = {one.url_path: one.listed for one in SCREENS.values()}
-    shown |= {"systems": opening.has_systems(), "new": not view_only()}
+    n_models = opening.n_models()
+    listed = {
+        screen.url_path: screen.listed and n_models >= screen.least_models
+        for screen in SCREENS.values()
+    }
+    listed["new"] = not view_only()
     return [
         st.Page(
-            one.file,
-            title=one.title,
-            url_path=one.url_path,
+            screen.file,
+            title=screen.title,
+            url_path=screen.url_path,
             default=at == 0,
-            visibility="visible" if shown[one.url_path] else "hidden",
+            visibility="visible" if listed[screen.url_path] else "hidden",
         )
-        for at, one in enumerate(SCREENS.values())
+        for at, screen in enumerate(SCREENS.values())
     ]
 
 
@@ -45,9 +49,9 @@ if login.is_needed():
     login.show_log_in()
     st.stop()
 page = st.navigation(_pages(), position="top")
-# These need the whole width; elsewhere what is selected stands beside what is shown.
-WIDE = ("", "systems", "new", "docs")
-st.set_page_config(initial_sidebar_state="collapsed" if page.url_path in WIDE else "auto")
+# Where a screen needs less than the whole width, what is selected stands beside what is shown.
+wide = SCREENS[page.url_path or next(iter(SCREENS))].wide
+st.set_page_config(initial_sidebar_state="collapsed" if wide else "auto")
 page.run()
 screens.links()
 with st.sidebar:

@@ -16,9 +16,9 @@ import pandas as pd
 from benchmarks.timing import Table
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.extensions.systems.properties import read_systems
 from mlem_core.figures.canvas import canvas_data
 from mlem_core.figures.plots import FIGURES, FigureContext, FigureOptions, draw
-from mlem_core.groups.properties import read_systems
 from mlem_core.storage.store import Store
 
 SYSTEMS, LAYERS, WORDS, UNITS, FAMILIES = 43, 25, 300, 64, 10
@@ -42,10 +42,7 @@ def measure(table: Table, runs: int) -> str:
             took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
         said = f"{took[1]:.0f} s of processor time"
         table.add("analyze, from stored states to all tables", said, f"{took[0]:.0f} s at first")
-        given = read_systems(systems)
-        spec = AnalysisSpec(
-            stimuli, representations=given.files, groups=given.groups, labels=given.labels
-        )
+        spec = AnalysisSpec(stimuli, **read_systems(systems))
         analysis = run(spec, store, progress=False)
         drawing = FigureOptions(store=store, screen=True)
         context = FigureContext(analysis, analysis.select(), analysis.results(), drawing)

@@ -41,18 +41,42 @@ class TableSource:
 
     Attributes
     ----------
+    compute : a function of a `mlem_core.report.analysis_tables.TableInput` and a name, that gives
+        `ComputedTables`
     option : of `analyze` (`--baselines`), and its entry in the manifest; its value is a list of
-        names, and without one there are no tables
+        names, and without one there are no tables. Empty: the tables are always there, without a
+        name
     names : that the option may have
     help : of the option
-    compute : a function (analysis, name, store, progress) that gives the tables of a name by their
-        file names, and sentences that a reader of the tables has to know
+    has_intervals : a function (analysis, store) that says whether the store has all that their
+        intervals need; without it they need no more than other intervals
+    """
+
+    compute: Reference
+    option: str = ""
+    names: tuple[str, ...] = ()
+    help: str = ""
+    has_intervals: Reference = ""
+
+
+@dataclass(frozen=True)
+class ModelTable:
+    """A kind of table that names models and files for an analysis, and what is said of them.
+
+    Attributes
+    ----------
+    option, metavar, help : of `analyze`
+    label, about : of its upload in the form for a new analysis
+    read : a function (path or content, name, names of the files that there are) that gives fields
+        of `AnalysisSpec`, "models" and "representations" among them
     """
 
     option: str
-    names: tuple[str, ...]
+    metavar: str
     help: str
-    compute: Reference
+    label: str
+    about: str
+    read: Reference
 
 
 @dataclass(frozen=True)
@@ -90,6 +114,9 @@ class Screen:
     title : in the navigation, on links and above the page
     symbol : name of a Material symbol
     listed : whether it stands in the navigation; else something on another screen leads to it
+    least_models : that an analysis must have for the screen to stand in the navigation
+    wide : whether it needs the whole width, so that the sidebar is folded at first
+    after : address of the screen that it follows in the navigation
     choices : names of the choices of its own that addresses hold
     page : its file is `pages/{page}_page.py`; by default its address
     """
@@ -98,6 +125,9 @@ class Screen:
     title: str
     symbol: str
     listed: bool = True
+    least_models: int = 0
+    wide: bool = False
+    after: str = "trust"
     choices: tuple[str, ...] = ()
     page: str = ""
 
@@ -126,6 +156,7 @@ class Panel:
     show : a function that draws the part, in a module of `pages`; with it, all that follows is for
         nothing
     figure : its name
+    tab : in the place of one figure those whose record names this tab
     part : what addresses call the part; by default the name of the figure
     stage : the background work that it needs
     button, help : that start this work
@@ -145,6 +176,7 @@ class Panel:
     icon: str = ""
     show: Reference = ""
     figure: str = ""
+    tab: str = ""
     part: str = ""
     stage: str = ""
     button: str = ""
@@ -177,6 +209,22 @@ class Check:
 
 
 @dataclass(frozen=True)
+class Band:
+    """A grey band behind the importances over the layers.
+
+    Attributes
+    ----------
+    name : in the legend
+    caption : what it is, in a sentence
+    table : a data frame with columns model, layer, lower and upper
+    """
+
+    name: str
+    caption: str
+    table: Any
+
+
+@dataclass(frozen=True)
 class Extension:
     """What an extension adds to the program.
 
@@ -190,6 +238,7 @@ class Extension:
         ("figure", "estimator", "similarity", "distance" ...)
     exports : public names of Python, which `mlem_core` has too
     tables : beside those of every analysis
+    model_tables : that an analysis may take its models from
     commands : of the command line
     screens : of the app
     panels : parts of screens
@@ -199,6 +248,10 @@ class Extension:
     flags : a function of the context of figures that gives flags on layers and pairs of layers (a
         table as in `mlem_core.analysis.flags`), or None
     check : a function of the context that gives the `Check` of two layers
+    bands : a function of the context that gives each `Band` behind the importances
+    methods : a function (analysis, names) that gives sentences of the methods paragraph
+    prepare : a function (analysis, store, selection) that keeps in the store what figures read; in
+        the background, after an analysis and after its intervals
     example : a function (analysis, pair, store, report) that computes what comes with the packaged
         example, and gives the folders of these entries of the store
     doc : its page in docs/, with the anchor; empty where it has none
@@ -211,12 +264,16 @@ class Extension:
     entries: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     exports: Mapping[str, Reference] = field(default_factory=dict)
     tables: tuple[TableSource, ...] = ()
+    model_tables: tuple[ModelTable, ...] = ()
     commands: tuple[Command, ...] = ()
     screens: tuple[Screen, ...] = ()
     panels: tuple[Panel, ...] = ()
     options: Mapping[str, Reference] = field(default_factory=dict)
     flags: Reference = ""
     check: Reference = ""
+    bands: Reference = ""
+    methods: Reference = ""
+    prepare: Reference = ""
     example: Reference = ""
     doc: str = ""
 
@@ -285,9 +342,26 @@ def with_extension_options(name: str, choices: type, kind: str) -> type:
 
 
 def table_sources() -> dict[str, TableSource]:
-    """Tables that extensions add, by their option."""
+    """Tables that extensions add where an option names them, by the option."""
     sources = [source for extension in extensions().values() for source in extension.tables]
-    return {source.option: source for source in sources}
+    return {source.option: source for source in sources if source.option}
+
+
+def default_table_sources() -> list[TableSource]:
+    """Tables that extensions add without an option."""
+    sources = [source for extension in extensions().values() for source in extension.tables]
+    return [source for source in sources if not source.option]
+
+
+def model_tables() -> list[ModelTable]:
+    """Kinds of tables that an analysis may take its models from."""
+    return [table for extension in extensions().values() for table in extension.model_tables]
+
+
+def functions(field_name: str) -> list[Any]:
+    """What extensions name in a field of their record, such as "methods"."""
+    references = [getattr(extension, field_name) for extension in extensions().values()]
+    return [resolve(reference) for reference in references if reference]
 
 
 def commands() -> list[Command]:

@@ -1,4 +1,4 @@
-"""The layer map, groups of models and training, contributions by model, and pairs that surprise."""
+"""The layer map, contributions by model, pairs that surprise, and parts of extensions."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from mlem_core import extending
 from mlem_core.analysis.maps import easiest_to_read, some_layers
 from mlem_core.base.text import fraction, percent
 from mlem_core.figures.captions import of_chance
 from mlem_core.figures.context import FigureContext
-from mlem_core.figures.groups import of_groups, of_training
 from mlem_core.figures.stimulus_maps import MOST, points_of
 from mlem_core.figures.terms import decomposition, models_alike
-from mlem_core.groups.summary import group_lines, training_lines
 from mlem_core.inference.intervals import with_bounds
 from mlem_core.measures import decomposition as of
 from mlem_core.measures.decomposition import discordant_pairs
@@ -115,24 +114,6 @@ def _models_alike(view: View) -> None:
     panel.show()
 
 
-def _groups(view: View) -> None:
-    """Results on groups and on trajectories; nothing where the analysis has neither."""
-    shown = view.shown()
-    summary, training = of_groups(shown), of_training(shown)
-    if summary is None and training is None:
-        st.caption("No group of this analysis has two models, and none is of one training.")
-    if summary is not None:
-        st.subheader("Groups of models")
-        for line in group_lines(summary):
-            st.markdown(plain(line))
-        exporting.show_tab(view, "groups", titled=False)
-    if training is not None:
-        st.subheader("Training")
-        for line in training_lines(training):
-            st.markdown(plain(line))
-        exporting.show_figure(view, "trajectories")
-
-
 def _surprises(view: View) -> None:
     """Pairs on which both similarities disagree, or that nothing explains."""
     table = _table(view.shown())
@@ -193,7 +174,10 @@ def _table(shown: FigureContext) -> pd.DataFrame:
 
 PARTS: dict[str, tuple[str, Callable[[View], None]]] = {
     "map": ("Layer map", _maps),
-    "groups": ("Groups", _groups),
+    **{
+        panel.part: (panel.title, partial(exporting.show_panel, panel=panel))
+        for panel in extending.panels("layers")
+    },
     "terms": ("Contributions", _models_alike),
     "surprises": ("Surprises", _surprises),
 }

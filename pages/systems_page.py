@@ -10,11 +10,16 @@ import pandas as pd
 import streamlit as st
 
 from mlem_core.base.text import fraction, many
-from mlem_core.figures.groups import chosen_systems, group_summary, measures, systems_of
-from mlem_core.figures.systems import system_cells
-from mlem_core.groups.halves import FEWEST
-from mlem_core.groups.members import table_of_distances
-from mlem_core.groups.summary import GroupSummary
+from mlem_core.extensions.systems.figures import system_cells
+from mlem_core.extensions.systems.halves import FEWEST
+from mlem_core.extensions.systems.model_groups import table_of_distances
+from mlem_core.extensions.systems.stage import (
+    compared_systems,
+    group_summary,
+    measures,
+    selected_systems,
+)
+from mlem_core.extensions.systems.summary import GroupSummary
 from pages.parts import choices, exporting, frame, stored, uncertainty
 from pages.parts.choices import inform, plain
 from pages.parts.exporting import Panel
@@ -89,7 +94,7 @@ def _overview(view: View, summary: GroupSummary, table: pd.DataFrame) -> None:
 
 def _choose(view: View, clicked: Sequence[Any]) -> None:
     """Look at the two systems of a cell of the matrix that was clicked, if it has two."""
-    of = systems_of(view.shown())
+    of = compared_systems(view.shown())
     if of is None:
         return
     cells, rows = system_cells(of)
@@ -112,7 +117,7 @@ def _headline(summary: GroupSummary, table: pd.DataFrame, measure: str) -> str:
 
 def _two(view: View, summary: GroupSummary, table: pd.DataFrame, measure: str) -> None:
     """Profiles of the two chosen systems, their alignment, and their distances in numbers."""
-    pair = chosen_systems(view.shown())
+    pair = selected_systems(view.shown())
     if pair is None:
         return
     left, right = st.columns((9, 3), gap="large")

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.groups.members import within_and_between
-from mlem_core.groups.profiles import estimate
+from mlem_core.extensions.systems.mean_profiles import estimate
+from mlem_core.extensions.systems.model_groups import within_and_between
 from mlem_core.inference.intervals import Left
 from validation.work import Row, Task
 

@@ -12,18 +12,18 @@ from scipy.spatial.distance import pdist
 from scipy.stats import rankdata
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.groups import property_tests
-from mlem_core.groups.group_spec import Member
-from mlem_core.groups.halves import (
+from mlem_core.extensions.systems import property_tests
+from mlem_core.extensions.systems.group_spec import Member
+from mlem_core.extensions.systems.halves import (
     DRAWS,
     cross_validated,
     draw_halves,
     profile_squares,
     relation_squares,
 )
-from mlem_core.groups.members import Members, Squares
-from mlem_core.groups.properties import Properties
-from mlem_core.groups.second_level import holm, second_level
+from mlem_core.extensions.systems.model_groups import Members, Squares
+from mlem_core.extensions.systems.properties import Properties
+from mlem_core.extensions.systems.second_level import holm, second_level
 from mlem_core.inference.intervals import SIGNIFICANT
 from validation.work import Row, Task
 

@@ -17,8 +17,8 @@ import pandas as pd
 from scipy.spatial.distance import pdist, squareform
 
 from mlem_core.base.typing import FloatArray
-from mlem_core.groups.members import group_means
-from mlem_core.groups.profiles import estimate
+from mlem_core.extensions.systems.mean_profiles import estimate
+from mlem_core.extensions.systems.model_groups import group_means
 from mlem_core.inference.intervals import Left
 from mlem_core.pairs.resampling_units import leave_out
 from validation.chosen import rsa

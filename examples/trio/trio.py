@@ -18,13 +18,18 @@ import pandas as pd
 
 from mlem_core import AnalysisSpec, Store, run
 from mlem_core.analysis.analysis import Analysis
+from mlem_core.extensions.systems.group_figures import (
+    group_profiles,
+    group_similarity,
+    trajectories,
+    universality,
+)
+from mlem_core.extensions.systems.group_spec import group_options
+from mlem_core.extensions.systems.model_groups import Members, model_similarity
+from mlem_core.extensions.systems.summary import GroupSummary, group_tables, lines
 from mlem_core.figures.export import image
-from mlem_core.figures.groups import group_profiles, group_similarity, trajectories, universality
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.similarity import similarity_matrices
-from mlem_core.groups.group_spec import group_options
-from mlem_core.groups.members import Members, model_similarity
-from mlem_core.groups.summary import GroupSummary, group_tables, lines
 from mlem_core.measures.decomposition import decompose
 from mlem_core.representations.registry import MODELS, of_several_seeds, seeds, variants
 from mlem_core.stimuli.stimulus_csv import write_table

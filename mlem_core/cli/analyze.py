@@ -27,14 +27,13 @@ from mlem_core.cli.streams import (
     tell,
 )
 from mlem_core.cli.summary import summarize
-from mlem_core.extending import table_sources
+from mlem_core.extending import model_tables, table_sources
 from mlem_core.inference.explanation import kept_intervals
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.report.analysis_tables import (
     TableOptions,
     analysis_tables,
 )
-from mlem_core.representations.registry import SYSTEMS
 from mlem_core.stimuli.stimulus_csv import write_table
 from mlem_core.storage.store import Store
 
@@ -66,13 +65,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "any; procrustes and cca are measured on held-out stimuli and have none",
     )
     add_similarity(command, "the similarity of the findings and of the tables of groups")
-    command.add_argument(
-        "--systems",
-        metavar=f"SYSTEMS.csv|{'|'.join(SYSTEMS)}",
-        help="a table of models and representations files, a row each in the column system, with "
-        "properties that may make them alike; the column group names groups; families: 43 models "
-        "of 10 families, without those that cannot be had",
-    )
+    for table in model_tables():
+        command.add_argument(f"--{table.option}", metavar=table.metavar, help=table.help)
 
 
 def analyze(options: argparse.Namespace) -> None:
@@ -115,4 +109,4 @@ def analyze(options: argparse.Namespace) -> None:
         sure,
         computed.importance_chance,
     )
-    tell(*lines, *computed.group_sentences)
+    tell(*lines, *computed.findings)

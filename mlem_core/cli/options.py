@@ -12,6 +12,7 @@ from mlem_core.analysis.source import READING
 from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.parameters import Parameter, parse_names
 from mlem_core.cli.streams import typed
+from mlem_core.extending import model_tables, resolve
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.report.analysis_tables import MOST_REPLICATES
 
@@ -120,17 +121,18 @@ def add_two_layers(command: argparse.ArgumentParser, alone: str = "") -> None:
 
 
 def spec_from_options(options: argparse.Namespace) -> AnalysisSpec:
-    """The analysis of the options of a command, with the systems of a table where one is named."""
-    if vars(options).get("systems"):
-        from mlem_core.groups.properties import read_systems
-
-        table = read_systems(options.systems)
-        named = dict(options.representations)
-        options.models += [name for name in table.models if name not in options.models]
-        options.representations += [file for file in table.files if file[0] not in named]
-        options.groups += table.groups
-        options.labels += table.labels
-        options.systems = None
+    """The analysis of the options of a command, with the models of a table where one is named."""
+    for table in model_tables():
+        if path := vars(options).get(table.option):
+            values = resolve(table.read)(path)
+            files = dict(options.representations)
+            values["models"] = [name for name in values["models"] if name not in options.models]
+            values["representations"] = [
+                file for file in values["representations"] if file[0] not in files
+            ]
+            for name, further in values.items():
+                getattr(options, name).extend(further)
+            setattr(options, table.option, None)
     return with_subjects(
         AnalysisSpec(**{k: v for k, v in vars(options).items() if k in parameters()})
     )

@@ -19,7 +19,7 @@ from mlem_core.analysis.flags import of_layers, reasons, variance_flags
 from mlem_core.analysis.layer_sources import without_representations
 from mlem_core.base.text import fraction, plural, sentence_case, with_ends
 from mlem_core.base.typing import FloatArray, Layer
-from mlem_core.extending import Check, extensions, panels, resolve
+from mlem_core.extending import Check, functions, panels, resolve
 from mlem_core.figures.context import FigureContext
 from mlem_core.figures.stimuli import common_levels
 from mlem_core.figures.stimulus_maps import LEVELS, color_of, sample_of
@@ -95,8 +95,7 @@ def thumbnail(rsa: FloatArray) -> NDArray[np.uint8]:
 
 def checks(context: FigureContext) -> list[Check]:
     """Checks of the finding on the two layers by extensions."""
-    references = [extension.check for extension in extensions().values() if extension.check]
-    return [resolve(reference)(context) for reference in references]
+    return [check(context) for check in functions("check")]
 
 
 def verdicts(context: FigureContext) -> pd.DataFrame:

@@ -51,7 +51,6 @@ def of_chance(chance: ContributionNull | None) -> str:
 
 FLAGGED = "marked on Confidence"
 FOLDS = "one standard deviation over folds"
-NOISE = "Grey band: noise ceiling of the RSA with the subjects, lower to upper"
 RESOLVED = "by value"  # begins the words for a coding by value
 
 

@@ -21,9 +21,8 @@ from mlem_core.base.labels import Names
 from mlem_core.base.parameters import Registry
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.extending import entry_modules, extensions, resolve
+from mlem_core.extending import Band, entry_modules, functions
 from mlem_core.figures import captions
-from mlem_core.groups import noise_ceilings
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.explanation import best_known, explain
 from mlem_core.inference.explanation_text import Explanation, tested_similarities
@@ -259,17 +258,14 @@ class FigureContext:
         return self.find(IMPORTANCE_CHANCE, permutations=PERMUTATIONS)
 
     @cached_property
-    def noise_ceilings(self) -> pd.DataFrame | None:
-        """Noise ceilings of groups of subjects, where they have been computed."""
-        layers, groups = tuple(self.analysis.layers), self.analysis.spec.groups
-        return self.find(noise_ceilings.STAGE, layers, groups=groups)
+    def bands(self) -> list[Band]:
+        """Grey bands that extensions draw behind the importances."""
+        return [band for bands in functions("bands") for band in bands(self)]
 
     @cached_property
     def marks(self) -> pd.DataFrame:
         """Flags of each run by the shares of variance, and those of extensions."""
-        of_extensions = [
-            resolve(extension.flags)(self) for extension in extensions().values() if extension.flags
-        ]
+        of_extensions = [flags_of(self) for flags_of in functions("flags")]
         return pd.concat((flags.variance_flags(self.analysis.variance), *of_extensions))
 
     def reasons(self, measure: str) -> dict:

@@ -14,7 +14,7 @@ from mlem_core.analysis.results import Results
 from mlem_core.base.text import minus
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.figures.captions import FLAGGED, FOLDS, NOISE, computed_on, joined
+from mlem_core.figures.captions import FLAGGED, FOLDS, computed_on, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure, held_out
 from mlem_core.figures.naming import (
     axis_title,
@@ -103,9 +103,10 @@ def profiles(
             if (line := lines.get((model, "importance", name))) is not None:
                 of = feature_name(name), labels[place], called, unit
                 drawn += line_traces(line, *of, group=name, color=colors[name], place=place)
-        for ends, grey in ((annotations.chance, chance_band), (annotations.noise, noise_band)):
-            if ends is not None:
-                drawn += grey(ends[ends["model"] == model])
+        if annotations.chance is not None:
+            drawn += chance_band(annotations.chance[annotations.chance["model"] == model])
+        for ends in annotations.bands:
+            drawn += grey_band(ends.table[ends.table["model"] == model], ends.name)
         for key in ("rho", "ceiling"):
             if (model, key, "") in lines:
                 drawn += _score_traces(lines[model, key, ""], key, called)
@@ -256,12 +257,11 @@ def chance_band(table: pd.DataFrame) -> list[Trace]:
     ]
 
 
-def noise_band(table: pd.DataFrame, x: str = "layer") -> list[Trace]:
-    """Grey band between lower and upper noise ceiling over x; none of fewer than two layers."""
+def grey_band(table: pd.DataFrame, name: str, x: str = "layer") -> list[Trace]:
+    """Grey band between "lower" and "upper" over x; none of fewer than two layers."""
     if len(table) < 2:
         return []
-    places, low, high = (table[name].to_numpy(np.float64) for name in (x, "lower", "upper"))
-    name = "noise ceiling"
+    places, low, high = (table[column].to_numpy(np.float64) for column in (x, "lower", "upper"))
     return [band(places, (low, high), GREY, name, 0.12, name) | {"legendrank": 1002}]
 
 
@@ -338,11 +338,9 @@ def draw_profiles(context: FigureContext) -> RenderedFigure:
     if context.intervals is not None:
         table = profile_intervals(context.intervals, results)
     data = None if tested is None else tested.table
-    chance, noise = context.importance_chance, context.noise_ceilings
-    if noise is not None:
-        members = pd.DataFrame(context.names.groups.items(), columns=["model", "group"])
-        noise = noise.merge(members, on="group")
-    marks = Annotations(data, flags, context.marked_pair or (), chance, noise)
+    marks = Annotations(
+        data, flags, context.marked_pair or (), context.importance_chance, context.bands
+    )
     tables = results.importance, results.scores, terms
     return RenderedFigure(
         profiles(*tables, across=context.across, annotations=marks),
@@ -368,7 +366,7 @@ def profiles_caption(context: FigureContext, *, flagged: bool) -> str:
         "Dotted: feature ceiling." if context.results.scores["ceiling"].notna().any() else "",
         f"Triangles: {FLAGGED}." if flagged else "",
         "Grey: largest with permuted labels." if context.importance_chance is not None else "",
-        f"{NOISE}." if context.noise_ceilings is not None else "",
+        *(band.caption for band in context.bands),
         context.basis,
     )
 

@@ -17,6 +17,7 @@ from plotly.colors import sample_colorscale
 from mlem_core.base.labels import isolated, shortened
 from mlem_core.base.text import fraction, minus
 from mlem_core.base.typing import Layer
+from mlem_core.extending import Band
 
 # Okabe and Ito's colours, distinct with every common colour vision, in an order that sets
 # neighbours far apart. Black (lost on a dark page) is a brown here and the yellow is darker.
@@ -55,6 +56,7 @@ FAINT = "rgba(140,140,140,0.22)"
 LINE = "rgba(140,140,140,0.55)"
 SIZE = 13
 BARS = 12
+BAR_ROW = 34  # px
 LEGEND = 26  # letters of a name in a legend
 TITLE = 22  # letters of a name over a panel
 SIGNIFICANT = 0.05
@@ -76,14 +78,14 @@ class Annotations:
         keys are
     marked : the layers (model, layer) that are looked at, first A, then B
     chance : table of what values are by chance; None where that is not known
-    noise : table of noise ceilings; None where there are none
+    bands : grey ones behind the values
     """
 
     intervals: pd.DataFrame | None = None
     flags: Mapping[Any, Any] = field(default_factory=dict)
     marked: Sequence[Layer] = ()
     chance: pd.DataFrame | None = None
-    noise: pd.DataFrame | None = None
+    bands: Sequence[Band] = ()
 
 
 NO_ANNOTATIONS = Annotations()
@@ -425,3 +427,28 @@ def shade(color: str, place: int, n: int) -> str:
 def faded(color: str, opacity: float) -> str:
     red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},{opacity})"
+
+
+def interval_bars(
+    names: Sequence[str], value: pd.Series, lower: pd.Series, upper: pd.Series
+) -> go.Figure:
+    """Bar of each value with its interval, below each other; faint where that includes 0."""
+    hover = [
+        f"<b>{in_full(name)}</b><br>{as_number(x)}<br>{interval(low, high)}"
+        for name, x, low, high in zip(names, value, lower, upper, strict=True)
+    ]
+    bars = {
+        "type": "bar",
+        "orientation": "h",
+        "x": value,
+        "y": list(range(len(names))),
+        "marker": {"color": [PALETTE[0] if low > 0 else faded(PALETTE[0], 0.35) for low in lower]},
+        "error_x": error_bar(value, lower, upper, color=GREY, thickness=1.5),
+        "hovertext": hover,
+        "hoverinfo": "text",
+    }
+    figure = go.Figure([bars])
+    quiet(figure, height=BAR_ROW * len(names) + 110)
+    labels = [plain(name, 24) for name in names]
+    figure.update_yaxes(names_along(labels, autorange="reversed"))
+    return figure

@@ -213,29 +213,6 @@ def _of_similarity(compared: SimilarityWithout) -> dict[str, Any]:
     }
 
 
-LEFT = Stage("terms-without", 6, Left)
-
-
-def stimuli_left(analysis: Analysis, store: Store, selection: Selection, *, report: Report) -> Left:
-    """The similarity of a selection and its terms without each block; kept in the store.
-
-    Raises as `layer_intervals`.
-
-    Returns
-    -------
-    of (n_blocks, n_features + 2, n_layers, n_layers): the features, "unexplained" and the
-    similarity; that alone where it has no terms
-    """
-
-    def make() -> Left:
-        plain = replace(selection, interactions=False)
-        compared = similarity_without(analysis, store, plain, report)
-        left = (compared.terms_without, compared.values_without[:, None])
-        return Left(np.concatenate(left, axis=1), compared.sizes)
-
-    return LEFT.get(store, analysis.key(selection), make)
-
-
 LAYER_CHANCE = Stage("terms-chance", 5, ContributionNull, compressed=True)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.planning import choices_table
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.similarities import LayerSimilarity, compared, kept_similarity
@@ -18,12 +18,8 @@ from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import checked, parsed
 from mlem_core.base.text import listed
 from mlem_core.base.typing import Report, counting
-from mlem_core.extending import resolve, table_sources
+from mlem_core.extending import TableSource, default_table_sources, resolve, table_sources
 from mlem_core.figures.captions import tau_by_chance
-from mlem_core.groups.group_spec import group_options
-from mlem_core.groups.halves import keep_halves
-from mlem_core.groups.noise_ceilings import ceiling_tables
-from mlem_core.groups.summary import GroupSummary, group_tables, lines
 from mlem_core.inference.explanation_text import tested_similarities
 from mlem_core.inference.importance_null import IMPORTANCE_CHANCE, importances_by_chance
 from mlem_core.inference.intervals import (
@@ -33,14 +29,12 @@ from mlem_core.inference.intervals import (
     score_table,
 )
 from mlem_core.inference.layer_intervals import (
-    LEFT,
     chance_of_layers,
     known_intervals,
     known_layer_chance,
     layer_intervals,
-    stimuli_left,
 )
-from mlem_core.inference.permutation_null import UNCORRECTED
+from mlem_core.inference.permutation_null import UNCORRECTED, ContributionNull
 from mlem_core.inference.resample import generalises
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.stimuli.columns import Kind
@@ -148,6 +142,44 @@ def read_manifest(path: Path) -> Manifest:
 
 
 @dataclass(frozen=True)
+class TableInput:
+    """What tables of extensions are computed from.
+
+    Attributes
+    ----------
+    results : of the selection
+    similarity : of all layers, the one that is explained
+    chance : of contributions to it, where it is known
+    intervals : of that similarity and of all scores, where they were requested
+    store : None: only what follows from the statistics of pairs is computed
+    """
+
+    analysis: Analysis
+    selection: Selection
+    results: Results
+    similarity: LayerSimilarity
+    chance: ContributionNull | None = None
+    intervals: LayerIntervals | None = None
+    store: Store | None = None
+    progress: Report = lambda _: None
+
+
+@dataclass(frozen=True)
+class ComputedTables:
+    """Tables of an extension by file name.
+
+    Attributes
+    ----------
+    notices : what a reader of the tables has to know
+    findings : sentences on what they show
+    """
+
+    tables: dict[str, pd.DataFrame]
+    notices: Sequence[str] = ()
+    findings: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
 class AnalysisTables:
     """All tables of an analysis.
 
@@ -157,7 +189,7 @@ class AnalysisTables:
     similarity : of all layers, the one that is explained
     intervals : of that similarity and of all scores, where they were requested
     importance_chance : importances under permuted labels, where they were requested
-    group_sentences : on groups and trajectories of models
+    findings : sentences on what the tables of extensions show
     notices : what a reader of the tables has to know
     """
 
@@ -165,7 +197,7 @@ class AnalysisTables:
     similarity: LayerSimilarity
     intervals: LayerIntervals | None
     importance_chance: pd.DataFrame | None
-    group_sentences: list[str]
+    findings: list[str]
     notices: list[str]
 
 
@@ -189,17 +221,20 @@ def analysis_tables(
     choices = choices_table(analysis.manifest)
     extra = {} if choices.empty else {"choices.csv": choices}
     notices: list[str] = []
-    for option, source_names in options.extra.items():
-        compute = resolve(table_sources()[option].compute)
-        for name in source_names:
-            tables, sentences = compute(analysis, name, store, progress)
-            extra |= tables
-            notices += sentences
     names = dict.fromkeys((*options.similarities, *({options.similarity} - {RSA})))
     for name in names:
         extra |= compared(analysis, name, store, counting(progress, name, "layers")).written()
     notices += filter(None, (SIMILARITIES.named(name).no_terms for name in names))
     similarity = compared(analysis, options.similarity, store)
+    inputs = TableInput(
+        analysis, analysis.select(), results, similarity, store=store, progress=progress
+    )
+    requested = list[tuple[TableSource, str]]()
+    for option, source_names in options.extra.items():
+        requested += [(table_sources()[option], name) for name in source_names]
+    optional = _extension_tables(inputs, requested)
+    extra |= optional.tables
+    notices += optional.notices
     importance_chance = intervals = None
     if options.chance:
         importance_chance = importances_by_chance(
@@ -214,18 +249,36 @@ def analysis_tables(
         file for file, table in extra.items() if file.startswith("why") and "p" not in table
     ]
     notices += [f"{listed(uncorrected)}: {UNCORRECTED}"] if uncorrected else []
-    summary = _group_summary(analysis, results, intervals, similarity, store, progress)
-    extra |= group_tables(summary)
-    count = counting(progress, "noise ceilings", "layers")
-    extra |= ceiling_tables(analysis, results, store, count)
+    chosen = analysis.select(similarity=similarity.similarity.name)
+    chance = known_layer_chance(analysis, store, chosen)
+    default = default_tables(replace(inputs, chance=chance, intervals=intervals))
     return AnalysisTables(
-        tables={**results.tables(), **extra},
+        tables={**results.tables(), **extra, **default.tables},
         similarity=similarity,
         intervals=intervals,
         importance_chance=importance_chance,
-        group_sentences=lines(summary),
-        notices=notices,
+        findings=[*optional.findings, *default.findings],
+        notices=[*notices, *default.notices],
     )
+
+
+def default_tables(inputs: TableInput) -> ComputedTables:
+    """Tables that extensions add without an option."""
+    return _extension_tables(inputs, [(source, "") for source in default_table_sources()])
+
+
+def _extension_tables(
+    inputs: TableInput, requested: Sequence[tuple[TableSource, str]]
+) -> ComputedTables:
+    tables: dict[str, pd.DataFrame] = {}
+    notices: list[str] = []
+    findings: list[str] = []
+    for source, name in requested:
+        computed = resolve(source.compute)(inputs, name)
+        tables |= computed.tables
+        notices += computed.notices
+        findings += computed.findings
+    return ComputedTables(tables, notices, findings)
 
 
 def _interval_tables(
@@ -260,30 +313,11 @@ def _interval_tables(
     return intervals, tables, notices
 
 
-def _group_summary(
-    analysis: Analysis,
-    results: Results,
-    intervals: LayerIntervals | None,
-    similarity: LayerSimilarity,
-    store: Store,
-    progress: Report,
-) -> GroupSummary:
-    """Summary of groups and trajectories of models, with what it reads in the store."""
-    chosen = analysis.select(similarity=similarity.similarity.name)
-    left = None
-    if intervals is not None and group_options(analysis.spec).has_groups:
-        left = stimuli_left(analysis, store, chosen, report=progress)
-    chance = known_layer_chance(analysis, store, chosen)
-    keep_halves(analysis, store, chosen, counting(progress, "halves of the stimuli", "halves"))
-    more: dict[str, Any] = {"compared": similarity, "chance": chance, "store": store}
-    return GroupSummary(analysis, results, None, intervals, left, **more)
-
-
 def computed_options(analysis: Analysis, store: Store) -> TableOptions:
     """Options for the tables that need nothing but what is in the store already.
 
-    Intervals are among them where their parts are: those over permuted labels, and of an analysis
-    with groups the similarity without each block of stimuli.
+    Intervals are among them where their parts are: those over permuted labels, and those that
+    tables of extensions need.
     """
     chosen = analysis.select()
     similarities: Sequence[str] = [
@@ -294,9 +328,10 @@ def computed_options(analysis: Analysis, store: Store) -> TableOptions:
     has_intervals = (
         known_intervals(analysis, store) is not None
         and known_layer_chance(analysis, store, chosen) is not None
-        and (
-            not group_options(analysis.spec).has_groups
-            or analysis.kept(LEFT, store, chosen) is not None
+        and all(
+            resolve(source.has_intervals)(analysis, store)
+            for source in default_table_sources()
+            if source.has_intervals
         )
     )
     by_chance = analysis.kept(IMPORTANCE_CHANCE, store, chosen, permutations=PERMUTATIONS)

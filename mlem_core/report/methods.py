@@ -18,8 +18,8 @@ from mlem_core.base.text import as_markdown, fraction, listed, many, span
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.estimators.registry import ESTIMATORS, estimator_named
 from mlem_core.estimators.ridge_solver import ALPHAS, GAIN
+from mlem_core.extending import functions
 from mlem_core.figures.context import FigureContext, held_out
-from mlem_core.groups.group_spec import group_options, trajectories_of
 from mlem_core.inference.resample import how_computed
 from mlem_core.measures.contributions import EXACT_FEATURES, ORDERS
 from mlem_core.measures.importance import PERMUTATIONS
@@ -123,7 +123,7 @@ def methods_paragraph(
         n_layer_pairs=n_layers * (n_layers - 1) // 2,
         sure=sure,
         rho=results.scores.groupby(["model", "layer"])["rho"].mean(),
-        **_populations(analysis, names),
+        of_extensions=[text for of in functions("methods") for text in of(analysis, names)],
         version=versions.pop("mlem", ""),
         packages=[f"{name} {version}" for name, version in versions.items()],
         notices=analysis.notices,
@@ -228,17 +228,6 @@ def _escaped(part: str, escaped: Callable[[str], str] = escape) -> str:
     """Escaped for LaTeX, or for Markdown, with the space at its ends."""
     begin, end = (" " * (part[at : at + 1 or None] == " ") for at in (0, -1))
     return f"{begin}{escaped(part)}{end}"
-
-
-def _populations(analysis: Analysis, names: Names) -> dict[str, list[str]]:
-    """Sentences on models that are more than one each: each group, and each training."""
-    spec, there = analysis.spec, [model for model, _ in analysis.layers]
-    groups = [(name, [one for one in members if one in there]) for name, members in spec.groups]
-    trainings = trajectories_of(group_options(spec).trajectories, there)
-    return {
-        what: [f"{name} ({listed(list(map(names.model, own)))})" for name, own in each if own]
-        for what, each in (("groups", groups), ("trajectories", trainings))
-    }
 
 
 def _model(name: str, facts: Mapping[str, Any], layers: Sequence[int], names: Names) -> str:

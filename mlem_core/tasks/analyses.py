@@ -23,8 +23,7 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import read_json, replacing, replacing_files, write_json
 from mlem_core.base.typing import Report
-from mlem_core.groups.noise_ceilings import noise_ceilings, subjects_of
-from mlem_core.groups.summary import keep_systems
+from mlem_core.extending import functions
 from mlem_core.representations.registry import identity_now
 from mlem_core.storage.digests import RESULT, Digested, canonical, sealed
 from mlem_core.storage.store import Store
@@ -248,9 +247,8 @@ def make_analysis(request: Request, folder: Path, report: Report) -> None:
     asked = read_json(folder.parent / _INPUTS)
     _check_inputs(spec, asked)
     analysis = run(spec, store, report)
-    if subjects_of(analysis):
-        noise_ceilings(analysis, store)  # which figures draw
-    keep_systems(analysis, store, analysis.select())  # which their page reads
+    for prepare in functions("prepare"):
+        prepare(analysis, store, analysis.select())
     files.save_analysis(analysis, folder)
     _check_inputs(spec, asked)
 

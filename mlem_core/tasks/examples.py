@@ -21,7 +21,7 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer, Progress, Report
-from mlem_core.extending import extensions, resolve
+from mlem_core.extending import functions
 from mlem_core.storage.digests import RESULT, Digested, seal, sealed
 from mlem_core.storage.store import Store
 
@@ -98,7 +98,6 @@ def make(store: Store, progress: Report) -> None:
     that are looked at first their own intervals, what else explains them, and
     the pairs of stimuli behind each term.
     """
-    from mlem_core.groups import halves
     from mlem_core.inference import explanation, layer_intervals
 
     analysis = run(SPEC, store, progress)
@@ -115,7 +114,6 @@ def make(store: Store, progress: Report) -> None:
     pair = analysis.most_alike()
     layer_intervals.layer_intervals(analysis, store, report=progress)
     layer_intervals.chance_of_layers(analysis, store, report=progress)
-    halves.keep_halves(analysis, store, analysis.select())
     behind_it = _pairs_behind(analysis, pair, store)
     why = explanation.intervals_of_two(analysis, replace(analysis.select(), layers=pair), store)
     behind_it.append(explanation.STAGE.where(store, explanation.interval_key(why, analysis)))
@@ -124,7 +122,6 @@ def make(store: Store, progress: Report) -> None:
         layer_intervals.LAYER_CHANCE.where(
             store, layer_intervals.chance_key(analysis, analysis.select())
         ),
-        halves.HALVES.where(store, analysis.key()),
         *behind_it,
         *_entries_of_extensions(analysis, pair, store, progress),
     )
@@ -143,9 +140,8 @@ def _entries_of_extensions(
 ) -> list[Path | None]:
     """The entries of the store that extensions compute for the example."""
     entries: list[Path | None] = []
-    for extension in extensions().values():
-        if extension.example:
-            entries += resolve(extension.example)(analysis, pair, store, progress)
+    for example_entries in functions("example"):
+        entries += example_entries(analysis, pair, store, progress)
     return entries
 
 

@@ -20,8 +20,7 @@ from mlem_core.analysis.similarities import compared
 from mlem_core.base.errors import InputError, check_choice, unknown
 from mlem_core.base.typing import Layer, Report, counting
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.extending import find_stage, stage_names
-from mlem_core.groups.summary import keep_systems
+from mlem_core.extending import find_stage, functions, stage_names
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.explanation import intervals_of_two
 from mlem_core.inference.importance_null import importances_by_chance, kept_chance
@@ -65,7 +64,8 @@ class JobInput:
 def _all_intervals(job: JobInput) -> None:
     layer_intervals.layer_intervals(*job.chosen, report=job.report)
     layer_intervals.chance_of_layers(*job.chosen, report=job.report)
-    keep_systems(*job.chosen)
+    for prepare in functions("prepare"):
+        prepare(*job.chosen)
 
 
 def _similarity(job: JobInput) -> None:

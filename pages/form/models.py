@@ -1,6 +1,6 @@
 """Step 3, Models: which models and files, how the analysis is computed, and what it takes.
 
-A table of systems gives models, files, groups and properties, which become choices of the form.
+A table of models may give models, files, groups and properties, which become choices of the form.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import kept_stimuli
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import parse_names
-from mlem_core.groups.properties import read_systems
+from mlem_core.extending import ModelTable, model_tables, resolve
 from mlem_core.pairs.distances import PRECOMPUTED, distance_named
 from mlem_core.representations.array_files import FIRST_COLUMN
 from mlem_core.representations.availability import ModelAvailability, look_up
@@ -31,13 +31,12 @@ from pages.parts import choices, stored
 from pages.parts.choices import plain
 
 
-def _take_table(file: Any) -> None:
-    """Choose the models of a table of systems, and what it says of them."""
-    table = read_systems(file.getvalue(), file.name, list(chosen_files()))
-    choose_models(list(table.models))
-    groups, labels = ("; ".join(state.texts_of(dict(one))) for one in (table.groups, table.labels))
-    said = {"groups": groups, "labels": labels, "property_kinds": ""}
-    choices.put_all({name: [one] if one else None for name, one in said.items()})
+def _take_table(table: ModelTable, file: Any) -> None:
+    """Choose the models of a table, and what it says of them."""
+    values = resolve(table.read)(file.getvalue(), file.name, list(chosen_files()))
+    choose_models(list(values["models"]))
+    texts = {name: state.texts_of(dict(values[name])) for name in state.OF_MODELS if name in values}
+    choices.put_all({name: ["; ".join(text)] if text else None for name, text in texts.items()})
 
 
 TRIO = ("mini-bert", "mini-gpt2", "mini-mamba")
@@ -156,17 +155,18 @@ def _presets() -> None:
                     on_click=partial(choose_instead, names),
                     type="primary" if set(chosen_models()) == set(names) else "secondary",
                 )
-        with st.popover("A table", icon=":material/table:", help="Models with their properties."):
-            state.uploader(
-                "Table of systems",
-                "systems",
-                _take_table,
-                most_mb=1,
-                type=["csv", "tsv", "txt"],
-                help="A row for each model or added file, in the column `system`; `group` names "
-                "groups, every other column is a property. `mlem systems` writes such a table, "
-                "with `--preset families` that of 43 models of 10 families.",
-            )
+        for table in model_tables():
+            with st.popover(
+                "A table", icon=":material/table:", help="Models with their properties."
+            ):
+                state.uploader(
+                    table.label,
+                    table.option,
+                    partial(_take_table, table),
+                    most_mb=1,
+                    type=["csv", "tsv", "txt"],
+                    help=table.about,
+                )
 
 
 def _models() -> None:

@@ -34,7 +34,7 @@ FORM = (
 VIEW = (
     "analysis", "features", "show_models", "show_layers", "a", "b", "colour",
     "term", "which", "mapped", "valued",
-    "order", "similarity", "detail", "part", "measure", "system_a", "system_b",
+    "order", "similarity", "detail", "part",
     *(name for screen in screens() for name in screen.choices),
 )  # fmt: skip
 NAMES = (*FORM, *VIEW)

@@ -204,16 +204,19 @@ def show_panels(view: View, screen: str) -> None:
 
 
 def show_panel(view: View, panel: extending.Panel) -> None:
-    """The figure of a part that an extension adds, or the button that computes what it shows."""
-    figure = Panel.of(view, panel.figure)
-    if figure is None:
+    """The figures of a part that an extension adds, or the button that computes what it shows."""
+    figure = None if panel.tab else Panel.of(view, panel.figure)
+    if figure is None and not panel.tab:
         _offer_work(view, panel)
         return
     context = view.shown()
     if panel.sentences:
         lines = extending.resolve(panel.sentences)(context)
         st.markdown("\n".join(f"- {plain(line)}" for line in lines))
-    figure.show()
+    if figure is None:
+        show_tab(view, panel.tab)
+    else:
+        figure.show()
     if panel.tables:
         for name, (table, title, caption) in extending.resolve(panel.tables)(context).items():
             show_table(table, name, title, caption)

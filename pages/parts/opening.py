@@ -26,7 +26,6 @@ from pages.parts.screens import SCREENS
 from pages.parts.view import View, view_of
 
 MOST_NAMED = 3  # models; of more their number is said
-MANY_SYSTEMS = 4  # models
 NOT_DONE = {
     "queued": "is waiting for its turn; its progress is at the top of this page.",
     "running": "is still running; its progress is at the top of this page.",
@@ -101,13 +100,13 @@ def _open_view(url_path: str) -> View | None:
     return view
 
 
-def has_systems() -> bool:
-    """Whether the analysis that is shown has so many models that they have a page of their own."""
+def n_models() -> int:
+    """Number of models of the analysis that is shown; 0 without one."""
     job_id = st.query_params.get("analysis") or choices.get_one("analysis")
     with contextlib.suppress(InputError):
         job = stored.find_job(job_id) if job_id else next(iter(finished().values()), None)
-        return job is not None and len(notes.models_of(job.spec)) >= MANY_SYSTEMS
-    return False
+        return 0 if job is None else len(notes.models_of(job.spec))
+    return 0
 
 
 def finished() -> dict[str, Job]:

@@ -14,24 +14,23 @@ from mlem_core.extending import Screen
 from mlem_core.report.methods import METHOD, in_words
 from mlem_core.report.methods import bibtex as entries
 
-SCREENS = {
-    screen.url_path: screen
-    for screen in (
-        Screen("home", "Why", "account_tree"),
-        # Drawn last; where there is no room for all, those at the end are folded away.
-        Screen("new", "New analysis", "add_circle"),
-        Screen("systems", "Systems", "scatter_plot", listed=False),
-        Screen("profiles", "Importance profiles", "show_chart"),
-        Screen("heatmaps", "Similarity heatmaps", "grid_on"),
-        Screen("layers", "Layer map", "hub"),
-        Screen("trust", "Confidence", "verified", page="robustness"),
-        *extending.screens(),
-        Screen("report", "Report", "description"),
-        Screen("docs", "Docs", "menu_book"),
-        Screen("stimuli", "Stimuli", "table", listed=False),
-    )
-}
-
+_KERNEL = (
+    Screen("home", "Why", "account_tree", wide=True),
+    # Drawn last; where there is no room for all, those at the end are folded away.
+    Screen("new", "New analysis", "add_circle", wide=True),
+    Screen("profiles", "Importance profiles", "show_chart"),
+    Screen("heatmaps", "Similarity heatmaps", "grid_on"),
+    Screen("layers", "Layer map", "hub"),
+    Screen("trust", "Confidence", "verified", page="robustness"),
+    Screen("report", "Report", "description"),
+    Screen("docs", "Docs", "menu_book", wide=True),
+    Screen("stimuli", "Stimuli", "table", listed=False),
+)
+SCREENS: dict[str, Screen] = {}
+for screen in _KERNEL:
+    SCREENS[screen.url_path] = screen
+    followers = [more for more in extending.screens() if more.after == screen.url_path]
+    SCREENS |= {follower.url_path: follower for follower in followers}
 
 ROOT = Path(__file__).resolve().parents[2]
 CITE = "cite"

@@ -15,6 +15,7 @@ from mlem_core.analysis.results import Results
 from mlem_core.analysis.similarities import LayerSimilarity
 from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.extending import screens
 from mlem_core.figures.context import FigureContext, FigureOptions
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.storage.store import Store
@@ -67,7 +68,7 @@ OPTIONS = {
     "color": "colour",
     "feature": "valued",
     "order": "order",
-    **{name: name for name in ("measure", "system_a", "system_b")},
+    **{name: name for screen in screens() for name in screen.choices},
 }
 
 

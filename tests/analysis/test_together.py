@@ -12,7 +12,7 @@ from mlem_core.analysis.source import StimulusSource
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
 from mlem_core.cli.commands import parser
 from mlem_core.cli.options import spec_from_options
-from mlem_core.groups.group_spec import labels_of, step_of
+from mlem_core.extensions.systems.group_spec import labels_of, step_of
 from mlem_core.stimuli.reading.table import read_table
 from mlem_core.stimuli.roles import apply_roles, guess_roles, read_csv
 

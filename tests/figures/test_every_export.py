@@ -20,10 +20,10 @@ from pypdfium2.raw import FPDF_PAGEOBJ_TEXT
 from mlem_core import Store, compared, run, stimulus_map
 from mlem_core.extensions.decoding.stage import decode_layers
 from mlem_core.extensions.erasure.stage import STAGE, Erasure, ErasureRequest
+from mlem_core.extensions.systems.halves import keep_halves
 from mlem_core.figures.export import as_file, as_files, one_browser
 from mlem_core.figures.plots import FIGURES, FigureContext, FigureOptions, RenderedFigure
 from mlem_core.figures.print_layout import WIDTHS_MM, Paper
-from mlem_core.groups.halves import keep_halves
 from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.tasks import examples
 

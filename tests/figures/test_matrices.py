@@ -9,7 +9,6 @@ from helpers.figure_tables import FEATURES, layer_map_of, named, of_type, square
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from mlem_core.figures.groups import group_similarity
 from mlem_core.figures.maps import layer_maps
 from mlem_core.figures.similarity import similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations
@@ -135,18 +134,6 @@ def test_hovering_over_two_layers_tells_their_intervals():
         assert ".110 to .220" in tau[cell] and "p" not in tau[cell].split("<br>")[-1]
         assert "−.500 to .250" in rsa[cell] and "p = .040" in rsa[cell]
     assert "interval" not in rsa[0]
-
-
-def test_the_matrix_of_groups_has_every_pair_once_with_its_interval():
-    rows = [("g", "g", 3, 0.9, 0.8, 0.95), ("g", "h", 3, -0.2, -0.5, 0.1)]
-    rows.append(("h", "h", 0, np.nan, np.nan, np.nan))
-    columns = ["group_a", "group_b", "pairs", "rsa", "lower", "upper"]
-    figure = group_similarity(pd.DataFrame(rows, columns=columns))
-    (heatmap,) = figure.data
-    np.testing.assert_allclose(heatmap.z, [[0.9, np.nan], [-0.2, np.nan]])
-    ((one, above), (other, alone)) = heatmap.text
-    assert ".90" in one and ".80 to .95" in one and "−.20" in other and not above and not alone
-    assert "3 pairs of models" in heatmap.hovertext[1][0] and "−.500" in heatmap.hovertext[1][0]
 
 
 def test_correlations_show_the_lower_triangle_with_its_numbers():

@@ -10,7 +10,6 @@ from helpers.figure_tables import FEATURES, distances_of, importance_of, named, 
 from mlem_core.extensions.audit.figures import audit_map
 from mlem_core.figures.compare import importance_scatter
 from mlem_core.figures.context import with_interactions
-from mlem_core.figures.groups import group_profiles, trajectories
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.stimuli import feature_counts
 from mlem_core.figures.style import Annotations
@@ -114,50 +113,6 @@ def test_the_strongest_interactions_follow_the_features():
     importance = pd.DataFrame(rows, columns=["model", "layer", "fold", "feature", "importance"])
     assert with_interactions(importance, ["a"], most=2) == ["a", "a × c", "b × c"]
     assert with_interactions(importance[:2], ["a"]) == ["a"]
-
-
-def test_profiles_of_groups_have_a_band_where_there_is_a_spread():
-    rows = [(*one, *pair) for one, pair in product([("g", 3), ("h", 1)], product(range(3), "xy"))]
-    table = pd.DataFrame(rows, columns=["group", "members", "layer", "feature"])
-    table = table.assign(depth=table["layer"] / 2, importance=0.1 * table["layer"])
-    half = np.where(table["group"] == "g", 0.05, np.nan)
-    table = table.assign(lower=table["importance"] - half, upper=table["importance"] + half)
-    figure = group_profiles(table, ["x", "y"])
-    bands = [trace for trace in figure.data if trace.fill == "toself"]
-    lines = [trace for trace in figure.data if trace.fill is None]
-    assert len(bands) == 2 and len(lines) == 4
-    np.testing.assert_allclose(bands[0].y, [0.05, 0.15, 0.25, 0.15, 0.05, -0.05])
-    np.testing.assert_allclose(lines[0].x, [0, 0.5, 1])
-    assert [one.text for one in figure.layout.annotations] == ["g (n = 3)", "h (n = 1)"]
-
-
-def over_training(steps):
-    """Two features and ρ at some (step, seeds) of each trajectory; none of one seed has bounds."""
-    rows = []
-    for name, own in steps.items():
-        for at, (step, seeds) in enumerate(own):
-            value = 0.1 * at
-            bounds = (value - 0.05, value + 0.07) if seeds > 1 else (np.nan, np.nan)
-            for which in (("rho", ""), ("importance", "x"), ("importance", "y")):
-                rows.append((name, step, seeds, *which, value, *bounds))
-    names = ["trajectory", "step", "seeds", "quantity", "feature", "value", "lower", "upper"]
-    return pd.DataFrame(rows, columns=names)
-
-
-def test_trajectories_have_a_line_each_with_bands_over_seeds():
-    given = over_training({"many": [(0, 3), (10, 3), (100, 3)], "one": [(10, 1), (100, 1)]})
-    figure = trajectories(given, ["x", "y"])
-    bands = [trace for trace in figure.data if trace.fill == "toself"]
-    lines = [trace for trace in figure.data if trace.fill is None]
-    assert len(bands) == 3 and len(lines) == 6
-    np.testing.assert_allclose(bands[1].y[:3], [0.07, 0.17, 0.27])
-    np.testing.assert_allclose(lines[1].x, np.log10([1, 2, 11]))
-    np.testing.assert_allclose(lines[1].y, [0, 0.1, 0.2])
-    assert "step 10" in lines[1].hovertext[1] and " to " in lines[1].hovertext[1]
-    # A band crosses no step without an interval.
-    broken = over_training({"t": [(1, 3), (10, 3), (100, 1), (1000, 3)]})
-    bands = [trace for trace in trajectories(broken, ["x", "y"]).data if trace.fill]
-    assert len(bands) == 3 and {len(trace.x) for trace in bands} == {4}
 
 
 THREE = [("m", 0), ("m", 4), ("n", 1)]

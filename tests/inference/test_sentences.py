@@ -8,7 +8,6 @@ import pytest
 from helpers.inputs import for_each
 
 from mlem_core.base.text import whole_percents
-from mlem_core.groups.summary import training_line
 from mlem_core.inference.explanation_text import Explanation
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.pairs.resampling_units import Units
@@ -118,21 +117,6 @@ def test_what_is_said_among_others(sentence, part):
 )
 def test_what_is_not_said(sentence, part):
     assert part not in sentence
-
-
-SEEDS = [f"{seed}@step{step}" for step in (0, 10) for seed in ("s0", "s1", "s2")]
-
-
-@for_each(
-    "members, parts",
-    (["s0@step0", "s0@step9"], ["one run (s0), so results do not extend to other runs."]),
-    (SEEDS, ["3 seeds a step (s0, s1 and s2); 95 % CI over seeds, where there are two."]),
-    (SEEDS[1:], ["2 to 3 seeds a step", "seeds differ between steps, so a change may be due"]),
-    (["a@random", "a@2"], ["one run (a)", "step 0 has random weights."]),
-)
-def test_of_a_trajectory_it_is_said_what_varies(members, parts):
-    line = training_line("x", members, "seeds")
-    assert not [part for part in parts if part not in line]
 
 
 BOTH = Units(40, 12)

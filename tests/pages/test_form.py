@@ -233,29 +233,6 @@ def test_models_are_checked_when_they_are_added(store):
     assert "548 MB" in screen.said and "groups" not in screen.address
 
 
-def test_a_table_of_systems_becomes_the_choices_of_the_form(store, csv, tmp_path):
-    np.savez(tmp_path / "brain.npz", V1=np.random.default_rng(0).normal(size=(len(words(20)), 4)))
-    table = tmp_path / "systems.csv"
-    rows = [
-        "system,group,date,size,_note",
-        "mini-gpt2,gpt,2024-07,1,x",
-        "mini-gpt2@seed1,gpt,,200,",
-    ]
-    table.write_text("\n".join([*rows, "brain.npz,,2024-08,,"]))
-    screen = Screen("new", models="minilm", layers="0").upload(csv).press("step models")
-    screen.upload(table, to="systems")
-    (error,) = screen.errors
-    assert "systems.csv, row 3, column 'system'" in error and "brain.npz" in error
-    screen.upload(tmp_path / "brain.npz", to="representations").upload(table, to="systems")
-    assert screen.errors == [] and can_run(screen)
-    assert screen.address["models"] == ["mini-gpt2", "mini-gpt2@seed1"]
-    assert screen.address["groups"] == ["gpt=mini-gpt2,mini-gpt2@seed1"]
-    # What is said of a model goes with it.
-    screen.choose("form models", ["mini-gpt2"], "multiselect")
-    labels = "mini-gpt2=date:2024-07,size:1; brain=date:2024-08"
-    assert can_run(screen) and screen.address["labels"] == [labels]
-
-
 TABLE = words(20).assign(tense=["past", "present"] * 34 + ["past"] * (len(words(20)) - 68))
 BANK = "bank.conllu"
 TWO, STEPS = ("mini-gpt2", "mini-bert"), ("mini-bert@step512", "mini-bert@step1024")

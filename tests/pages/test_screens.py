@@ -9,18 +9,13 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.inputs import in_files, words
+from helpers.inputs import in_files
 from helpers.screens import Screen, in_this_process, jobs_in, ran
 from PIL import Image
 
 from mlem_core.base.files import write_json
 from mlem_core.figures.style import AUDIT
-from mlem_core.groups import summary as kept_systems
-from mlem_core.groups.halves import keep_halves
-from mlem_core.groups.members import table_of_distances
-from mlem_core.groups.summary import GroupSummary
 from mlem_core.report.archive import write_archive
-from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, processes, runner
 from pages.parts import background, choices, screens
 from pages.parts.stored import thumbnails
@@ -324,57 +319,6 @@ def test_intervals_and_tests_are_corrected(mine):
     profiles.tick_off("kind")
     assert "standard deviation over folds" in profiles.how("profiles")
     assert "Add confidence intervals and tests" in profiles.buttons
-
-
-def systems(folder, names, layers=(0, 1), **more):
-    """An analysis of words by systems that know what a noun is and, less, how long it is."""
-    table, rng = words(), np.random.default_rng(0)
-    coded = table[["noun", "length"]].to_numpy(float) * [3.0, 1.0]
-    made_up = {
-        name: {n: coded * max(n, 1) + rng.standard_normal(coded.shape) for n in layers}
-        for name in names
-    }
-    for name in names:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-    return in_files(folder, table, made_up, **more)
-
-
-def test_groups_have_their_profiles_and_universality(store, tmp_path):
-    members = {name: [f"{name}{seed}" for seed in range(3)] for name in ("f", "g")}
-    spec = systems(tmp_path, [*members["f"], *members["g"]], groups=members)
-    screen = Screen("layers", analysis=ran(spec, store).id, part="groups")
-    assert "Models per group: f 3 and g 3" in screen.said
-    # A line and a band for each of two groups and three features, and two noise ceilings.
-    assert len(screen.figures["group-profiles"]["data"]) == 14
-    kinds = {name: {one["type"] for one in f["data"]} for name, f in screen.figures.items()}
-    assert kinds["group-similarity"] == {"heatmap"} and kinds["universality"] == {"bar"}
-
-
-@pytest.mark.slow
-def test_systems_are_compared_and_two_of_them_are_chosen(store, tmp_path, monkeypatch):
-    members = {name: [f"{name}{seed}" for seed in range(2)] for name in "fghi"}
-    names = [one for own in members.values() for one in own]
-    labels = {one: ["kind:" + "xy"[one[0] == "f"], f"size:{n}"] for n, one in enumerate(names)}
-    spec = systems(tmp_path, names, groups=members, labels=labels)
-    job = ran(spec, store)
-    analysis, other = job.analysis(), Store(tmp_path / "other")
-    keep_halves(analysis, other, analysis.select())
-    here = GroupSummary(analysis, analysis.results(), store=other)
-    expected = here.system_distances
-    # The run has kept all of it, so that the page only reads.
-    for name in ("of_profiles", "of_similarity", "of_best_match", "second_level"):
-        monkeypatch.setattr(kept_systems, name, None)
-    tables = [
-        table_of_distances(*one) for one in (expected, replace(here, store=store).system_distances)
-    ]
-    pd.testing.assert_frame_equal(*tables)
-    screen = Screen("systems", analysis=job.id, measure="rsa")
-    drawn = {"distances", "map", "importance", "profiles", "alignment"}
-    assert {*screen.figures} == {f"system-{one}" for one in drawn} and screen.errors == []
-    assert "8 systems" in screen.said
-    nearest = next(name for name in screen.buttons if re.match(r"[f-i]\d · ", name))
-    screen.press(nearest)
-    assert screen.address["system_b"] == [nearest.partition(" ")[0]] and screen.errors == []
 
 
 @slow

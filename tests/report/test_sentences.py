@@ -35,7 +35,7 @@ def shown(over="", r=0.0, agreement=float("nan")):
     made["scores"] = pd.DataFrame({"ceiling": [0.5 if over else np.nan]})
     tests = SimpleNamespace(family="9 tests") if over else None
     said = {"basis": BASIS, "coding": WHETHER, "over": over, "names": None, "compared": None}
-    said |= {"importance_chance": None, "noise_ceilings": None}
+    said |= {"importance_chance": None, "bands": ()}
     said |= {"score_tests": tests, "similarity_tests": tests, "results": SimpleNamespace(**made)}
     return SimpleNamespace(**said)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mlem_core.extensions.candidates.stage import known_search
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
-from mlem_core.figures.groups import interval_bars
+from mlem_core.figures.style import interval_bars
 from mlem_core.pairs.resampling_units import Units
 
 # Candidates that are drawn.

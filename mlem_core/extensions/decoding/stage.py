@@ -10,9 +10,10 @@ import pandas as pd
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.layer_sources import representations_of
 from mlem_core.base.errors import InputError
-from mlem_core.base.typing import Counted, Layer, Report, counted, counting
+from mlem_core.base.typing import Counted, Layer, counted, counting
 from mlem_core.extensions.decoding.computation import Decoding, decoding
 from mlem_core.pairs.distances import PRECOMPUTED
+from mlem_core.report.analysis_tables import ComputedTables, TableInput
 from mlem_core.representations.layers import Representations
 from mlem_core.storage.store import Stage, Store
 from mlem_core.tasks.followups import JobInput, JobType
@@ -67,12 +68,11 @@ def _joined(by_layer: Sequence[Decoding]) -> Decoding:
     return Decoding(table, tuple(notices))
 
 
-def decoding_tables(
-    analysis: Analysis, name: str, store: Store, progress: Report
-) -> tuple[dict[str, pd.DataFrame], Sequence[str]]:
+def decoding_tables(inputs: TableInput, name: str) -> ComputedTables:
     """Table of all layers by its file name, and its notices."""
-    decoded = decode_layers(analysis, store, progress=counting(progress, name, "layers"))
-    return {f"{name}.csv": decoded.table}, decoded.notices
+    count = counting(inputs.progress, name, "layers")
+    decoded = decode_layers(inputs.analysis, inputs.store or Store(), progress=count)
+    return ComputedTables({f"{name}.csv": decoded.table}, decoded.notices)
 
 
 def _decode(job: JobInput) -> None:

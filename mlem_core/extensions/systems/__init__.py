@@ -1,6 +1,6 @@
-"""Many models: groups, properties, training."""
+"""Many models, or subjects: groups, what sets them apart, training, noise ceilings."""
 
-from mlem_core.extending import Command, Extension
+from mlem_core.extending import Command, Extension, ModelTable, Panel, Screen, TableSource
 
 _HERE = "mlem_core.extensions.systems"
 
@@ -9,6 +9,29 @@ EXTENSION = Extension(
     title="Systems and groups",
     sentence="What makes many models, or subjects, alike: groups, properties, training steps, "
     "noise ceilings.",
+    entries={"figure": (f"{_HERE}.group_figures", f"{_HERE}.figures")},
+    options={"models": f"{_HERE}.group_spec:GroupOptions"},
+    bands=f"{_HERE}.stage:bands",
+    methods=f"{_HERE}.stage:methods",
+    prepare=f"{_HERE}.stage:prepare",
+    example=f"{_HERE}.stage:example_entries",
+    tables=(
+        TableSource(compute=f"{_HERE}.stage:tables", has_intervals=f"{_HERE}.stage:has_intervals"),
+    ),
+    model_tables=(
+        ModelTable(
+            option="systems",
+            metavar="SYSTEMS.csv|families",
+            help="a table of models and representations files, a row each in the column system, "
+            "with properties that may make them alike; the column group names groups; families: "
+            "43 models of 10 families, without those that cannot be had",
+            label="Table of systems",
+            about="A row for each model or added file, in the column `system`; `group` names "
+            "groups, every other column is a property. `mlem systems` writes such a table, "
+            "with `--preset families` that of 43 models of 10 families.",
+            read=f"{_HERE}.properties:read_systems",
+        ),
+    ),
     commands=(
         Command(
             name="systems",
@@ -21,6 +44,25 @@ EXTENSION = Extension(
             run=f"{_HERE}.command:write_systems",
         ),
     ),
-    options={"models": "mlem_core.groups.group_spec:GroupOptions"},
+    screens=(
+        Screen(
+            url_path="systems",
+            title="Systems",
+            symbol="scatter_plot",
+            least_models=4,
+            wide=True,
+            after="new",
+            choices=("measure", "system_a", "system_b"),
+        ),
+    ),
+    panels=(
+        Panel(
+            screen="layers",
+            title="Groups",
+            part="groups",
+            tab="groups",
+            sentences=f"{_HERE}.stage:sentences",
+        ),
+    ),
     doc="docs/systems.md",
 )

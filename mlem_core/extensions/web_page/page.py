@@ -25,6 +25,7 @@ import pandas as pd
 from plotly.offline import get_plotlyjs
 
 from mlem_core.analysis.analysis import check_layers
+from mlem_core.analysis.similarities import rsa_of
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import replacing
 from mlem_core.base.text import many
@@ -32,10 +33,10 @@ from mlem_core.base.typing import Layer, Report, counting
 from mlem_core.figures.canvas import canvas_data, map_of, pair_data
 from mlem_core.figures.plots import FIGURES, FigureContext
 from mlem_core.figures.stimulus_maps import points_of
-from mlem_core.groups.summary import GroupSummary, group_tables
 from mlem_core.inference.explanation import explain, explanations
 from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.similarities import RSA
+from mlem_core.report.analysis_tables import TableInput, default_tables
 from mlem_core.report.canvas_files import script, style
 from mlem_core.report.formats import csv_bytes
 from mlem_core.report.methods import texts, uncertainty
@@ -123,12 +124,12 @@ def _tables(context: FigureContext) -> dict[str, pd.DataFrame]:
     """The tables that follow from the statistics of pairs, by file name."""
     analysis, results, selection = context.analysis, context.results, context.selection
     correlations = results.feature_correlations.rename_axis("feature").reset_index()
-    summary = GroupSummary(analysis, results, selection, chance=context.chance_of(RSA))
+    inputs = TableInput(analysis, selection, results, rsa_of(analysis), context.chance_of(RSA))
     return {
         **results.tables(),
         "feature_correlations.csv": correlations,
         **_pair_tables(context),
-        **group_tables(summary),
+        **default_tables(inputs).tables,
     }
 
 
@@ -198,7 +199,7 @@ def _about(context: FigureContext) -> str:
 
 
 def _figures(context: FigureContext) -> Iterator[dict[str, Any]]:
-    for name in SHOWN:
+    for name in (name for name in SHOWN if name in FIGURES):
         drawn = FIGURES[name].draw(context)
         if drawn is not None:
             figure = json.loads(drawn.figure.to_json())

@@ -14,16 +14,23 @@ import plotly.graph_objects as go
 
 from mlem_core.base.text import listed, many, percent
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
+from mlem_core.extensions.systems.mean_profiles import layer_scores
+from mlem_core.extensions.systems.model_groups import (
+    BEST,
+    PROFILES,
+    Measured,
+    table_of_distances,
+    warping_path,
+)
+from mlem_core.extensions.systems.stage import (
+    Systems,
+    compared_systems,
+    measures,
+    selected_systems,
+    system_pair,
+)
 from mlem_core.figures.captions import STRESS, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
-from mlem_core.figures.groups import (
-    Systems,
-    chosen_systems,
-    interval_bars,
-    measures,
-    pair_of,
-    systems_of,
-)
 from mlem_core.figures.maps import frame_map, uncrowded
 from mlem_core.figures.matrix import Order, grid
 from mlem_core.figures.naming import (
@@ -47,14 +54,13 @@ from mlem_core.figures.style import (
     Trace,
     as_number,
     faded,
+    interval_bars,
     note,
     quiet,
     quiet_layout,
     scatter,
     upper_half,
 )
-from mlem_core.groups.members import BEST, PROFILES, Measured, table_of_distances, warping_path
-from mlem_core.groups.profiles import layer_scores
 from mlem_core.measures.similarity import map_stress, mds_map
 
 _BAR, _BUTTONS = 64, 28  # px below a matrix for its colour bar, and above it
@@ -87,14 +93,14 @@ def _of_systems(of: Systems) -> str:
 )
 def draw_system_distances(context: FigureContext) -> RenderedFigure | None:
     """Matrix of distances, by group or by clustering."""
-    of = systems_of(context)
+    of = compared_systems(context)
     if of is None:
         return None
     order: Order = "clustering" if context.drawing.options.get("order") == "clustering" else "model"
     data = table_of_distances(*of.summary.system_distances)
     expected = np.mean(of.distances.chance)
     return RenderedFigure(
-        _matrix(of, order, pair_of(context, of) if context.drawing.screen else None),
+        _matrix(of, order, system_pair(context, of) if context.drawing.screen else None),
         "Distance of every two systems",
         joined(
             _said(of),
@@ -164,7 +170,7 @@ def _in_group(name: str, group: str) -> str:
 )
 def draw_system_map(context: FigureContext) -> RenderedFigure | None:
     """Metric MDS of the distances of systems."""
-    of = systems_of(context)
+    of = compared_systems(context)
     if of is None:
         return None
     points, around = system_points(of.distances)
@@ -275,7 +281,7 @@ def _ellipses(around: FloatArray, points: FloatArray) -> FloatArray:
 )
 def draw_system_paths(context: FigureContext) -> RenderedFigure | None:
     """Principal components of the importance profiles of all layers, a line a system."""
-    of = systems_of(context)
+    of = compared_systems(context)
     if of is None:
         return None
     values, columns = layer_scores(context.results, context.selection)
@@ -326,7 +332,7 @@ def draw_system_paths(context: FigureContext) -> RenderedFigure | None:
 )
 def draw_system_importance(context: FigureContext) -> RenderedFigure | None:
     """Importances of properties in the distances of systems; None without a second level."""
-    of = systems_of(context)
+    of = compared_systems(context)
     second = None if of is None else of.summary.second_level
     if of is None or second is None or second.importances.empty:
         return None
@@ -362,7 +368,7 @@ def draw_system_importance(context: FigureContext) -> RenderedFigure | None:
 )
 def draw_property_correlations(context: FigureContext) -> RenderedFigure | None:
     """Correlations of the distances by properties, similar ones together."""
-    of = systems_of(context)
+    of = compared_systems(context)
     if of is None or of.summary.properties is None or len(of.summary.properties.values) < 3:
         return None
     properties = of.summary.properties
@@ -392,7 +398,7 @@ def draw_property_correlations(context: FigureContext) -> RenderedFigure | None:
 )
 def draw_system_profiles(context: FigureContext) -> RenderedFigure | None:
     """The importance profiles of two systems side by side."""
-    pair = chosen_systems(context)
+    pair = selected_systems(context)
     if pair is None:
         return None
     own = [layer for layer in context.selection.layers if layer[0] in pair]
@@ -425,7 +431,7 @@ def _of_two(table: pd.DataFrame, pair: tuple[str, str]) -> pd.DataFrame:
 
 
 def _two(context: FigureContext) -> str:
-    pair = chosen_systems(context)
+    pair = selected_systems(context)
     return "two systems" if pair is None else " and ".join(map(model_called, pair))
 
 
@@ -437,7 +443,7 @@ def _two(context: FigureContext) -> str:
 )
 def draw_system_alignment(context: FigureContext) -> RenderedFigure | None:
     """The alignment of two systems' profiles by dynamic time warping."""
-    of, pair = systems_of(context), chosen_systems(context)
+    of, pair = compared_systems(context), selected_systems(context)
     if of is None or pair is None:
         return None
     values, layers = layer_scores(context.results, context.selection)[0], context.selection.layers

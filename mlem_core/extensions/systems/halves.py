@@ -24,7 +24,12 @@ from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.layer_sources import representations_of
 from mlem_core.base.typing import Counted, FloatArray, IntArray, counted, layer_name
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.groups.members import Members, Squares, model_similarity, of_every_two
+from mlem_core.extensions.systems.model_groups import (
+    Members,
+    Squares,
+    model_similarity,
+    of_every_two,
+)
 from mlem_core.inference.intervals import Left
 from mlem_core.inference.layer_pairs import columns_of
 from mlem_core.measures.importance import fitted

@@ -7,7 +7,7 @@ share: universality is the one over the other.
 There are three distances, each 0 for a system beside itself: the importance profiles over layers,
 aligned by dynamic time warping; 1 less the mean similarity of layers of the same relative depth;
 and 1 less that of layers matched by it. Noise sets equal models apart in each of them;
-`mlem_core.groups.halves` has squared distances without it.
+`mlem_core.extensions.systems.halves` has squared distances without it.
 
 Sources: Sakoe and Chiba (1978), dynamic time warping; Salle et al. (2026, third version of
 arXiv:2406.12620), of importance profiles of models.
@@ -24,7 +24,7 @@ import pandas as pd
 
 from mlem_core.analysis.results import Results
 from mlem_core.base.typing import FloatArray, IntArray, Layer
-from mlem_core.groups.group_spec import Member
+from mlem_core.extensions.systems.group_spec import Member
 from mlem_core.inference.intervals import Left
 from mlem_core.inference.resample import jackknife
 
@@ -211,7 +211,7 @@ PROFILES, BEST = "profiles", "best_match"
 
 
 class Squares(NamedTuple):
-    """Cross-validated squared distances of systems, see `mlem_core.groups.halves`.
+    """Cross-validated squared distances of systems, see `mlem_core.extensions.systems.halves`.
 
     values : (n_systems, n_systems), symmetric, 0 on the diagonal, which may be below 0 elsewhere
     left : without each block of stimuli (n_blocks, n_systems, n_systems); None without intervals
@@ -365,7 +365,7 @@ def of_best_match(
 
 
 def of_similarity(matrix: FloatArray, left: Left | None = None) -> Measured:
-    """1 less the similarity of systems, as `mlem_core.groups.members.model_similarity` gives it.
+    """1 less the similarity of systems, as `model_similarity` gives it.
 
     Parameters
     ----------

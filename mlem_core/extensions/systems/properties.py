@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ import pandas as pd
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.text import listed, short, some
 from mlem_core.base.typing import FloatArray
-from mlem_core.groups.property_tests import GROUP, Factor, Values, same_label
+from mlem_core.extensions.systems.property_tests import GROUP, Factor, Values, same_label
 from mlem_core.representations.array_files import FORMATS
 from mlem_core.representations.registry import SYSTEMS
 from mlem_core.stimuli.columns import guess_kind, number_of, without_marks
@@ -84,7 +84,7 @@ class Properties:
 
     @property
     def factors(self) -> dict[str, Factor]:
-        """The values of each part, as tests take them (`mlem_core.groups.property_tests`)."""
+        """The values of each part, as tests take them."""
         return {
             part: tuple(self.values[name] for name in names)
             if len(names) > 1
@@ -141,7 +141,7 @@ def kind_and_values(cells: Sequence[str | None], given: str = "") -> tuple[str, 
 
     Parameters
     ----------
-    given : of `mlem_core.groups.group_spec.kinds_of`; empty: it is guessed
+    given : of `mlem_core.extensions.systems.group_spec.kinds_of`; empty: it is guessed
     """
     own = without_marks(cells)
     known = [cell for cell in own if cell is not None and given != "class"]
@@ -165,24 +165,13 @@ def _year(cell: str) -> float:
         ) from None
 
 
-class SystemsTable(NamedTuple):
-    """A table of systems as options of an analysis.
-
-    models : of the rows that name a model
-    files : name and path of the rows that name a representations file
-    groups, labels : see `group_spec.GroupOptions`; the column `group` names groups
-    """
-
-    models: tuple[str, ...]
-    files: tuple[tuple[str, str], ...]
-    groups: tuple[tuple[str, tuple[str, ...]], ...]
-    labels: tuple[tuple[str, tuple[str, ...]], ...]
-
-
 def read_systems(
     path: Source, name: str | None = None, there: Collection[str] | None = None
-) -> SystemsTable:
-    """The systems of a table and their properties; columns that begin with _ are comments.
+) -> dict[str, Any]:
+    """Models, representations, groups and labels of an analysis of the systems of a table.
+
+    A row is a model or a representations file, in the column `system`. The column `group` names
+    groups, other columns are properties, and those that begin with _ are comments.
 
     Raises InputError: no column `system`; a row without one, or one that is there twice; a property
     whose name has a colon; a cell that is no label; a table that cannot be read.
@@ -236,12 +225,13 @@ def read_systems(
             elif cell is not None:
                 labels.setdefault(name, []).append(f"{column}:{cell}")
     grouped = tuple((group, tuple(own)) for group, own in groups.items() if {*own} != {group})
-    return SystemsTable(
-        tuple(models),
-        tuple(files.items()),
-        grouped,
-        tuple((name, tuple(own)) for name, own in labels.items()),
-    )
+    return {
+        "models": tuple(models),
+        "representations": tuple(files.items()),
+        "groups": grouped,
+        "labels": tuple((name, tuple(own)) for name, own in labels.items()),
+        "property_kinds": (),
+    }
 
 
 def _check_cells(table: str, properties: Mapping[str, Sequence[str | None]]) -> None:

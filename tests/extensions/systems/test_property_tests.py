@@ -5,7 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
-from mlem_core.groups.property_tests import _codes, _units, permutation_tests, same_label
+from mlem_core.extensions.systems.property_tests import (
+    _codes,
+    _units,
+    permutation_tests,
+    same_label,
+)
 from validation.second_level import symmetric
 
 
@@ -72,7 +77,7 @@ def test_random_orders_come_near_to_all_of_them(monkeypatch):
     factors = {"family": list("aaabbbccc"), "objective": list("xyxyyxyxx")}
     similarity = symmetric(np.random.default_rng(2), 9) + 0.3 * same_label(factors["family"])
     exact = permutation_tests(similarity, factors)[0]
-    monkeypatch.setattr("mlem_core.groups.property_tests.EXACT", 3)
+    monkeypatch.setattr("mlem_core.extensions.systems.property_tests.EXACT", 3)
     drawn = permutation_tests(similarity, factors, n_permutations=9_999)[0]
     for one, other in zip(exact, drawn, strict=True):
         assert other.p == pytest.approx(one.p, abs=0.02)

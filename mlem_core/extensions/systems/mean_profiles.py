@@ -22,7 +22,7 @@ from mlem_core.analysis.analysis import Selection
 from mlem_core.analysis.results import Results
 from mlem_core.base.numbers import student_quantile
 from mlem_core.base.typing import FloatArray, IntArray, Layer
-from mlem_core.groups.members import Members
+from mlem_core.extensions.systems.model_groups import Members
 from mlem_core.inference.intervals import Left
 from mlem_core.inference.resample import Estimate, shaped, standard_error
 
@@ -104,7 +104,7 @@ def _with_mean(members: Members, group: int, values: FloatArray) -> FloatArray:
 
 REPLICATES = 1000
 # A statistic of similarities (..., n_members, n_members), by each one's group and how often it
-# counts: `group_means` or `within_and_between` of `mlem_core.groups.members`.
+# counts: `group_means` or `within_and_between` of `mlem_core.extensions.systems.model_groups`.
 Statistic = Callable[[FloatArray, IntArray, FloatArray], FloatArray]
 
 

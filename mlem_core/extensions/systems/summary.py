@@ -15,13 +15,11 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis, Selection
-from mlem_core.analysis.fit_cache import fitted_results
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.similarities import LayerSimilarity, rsa_of
 from mlem_core.base.text import listed, many, with_ends
-from mlem_core.base.typing import FloatArray
-from mlem_core.estimators.registry import estimator_named
-from mlem_core.groups.group_spec import (
+from mlem_core.base.typing import FloatArray, Report
+from mlem_core.extensions.systems.group_spec import (
     Member,
     group_options,
     is_control,
@@ -29,16 +27,21 @@ from mlem_core.groups.group_spec import (
     run_of,
     step_of,
 )
-from mlem_core.groups.halves import (
+from mlem_core.extensions.systems.halves import (
     FEWEST,
     Halves,
     cross_validated,
-    keep_halves,
     known_halves,
     profile_squares,
     relation_squares,
 )
-from mlem_core.groups.members import (
+from mlem_core.extensions.systems.mean_profiles import (
+    IMPORTANCE,
+    estimate,
+    layer_scores,
+    mean_profiles,
+)
+from mlem_core.extensions.systems.model_groups import (
     BEST,
     PROFILES,
     Measured,
@@ -51,11 +54,10 @@ from mlem_core.groups.members import (
     table_of_distances,
     within_and_between,
 )
-from mlem_core.groups.profiles import IMPORTANCE, estimate, layer_scores, mean_profiles
-from mlem_core.groups.properties import Properties
-from mlem_core.groups.second_level import SecondLevel, second_level
+from mlem_core.extensions.systems.properties import Properties
+from mlem_core.extensions.systems.second_level import SecondLevel, second_level
+from mlem_core.inference.block_influence import similarity_without
 from mlem_core.inference.intervals import LayerIntervals, Left
-from mlem_core.inference.layer_intervals import LEFT, known_intervals
 from mlem_core.inference.permutation_null import ContributionNull
 from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.resampling_units import Units
@@ -65,6 +67,27 @@ from mlem_core.storage.store import Stage, Store
 T = TypeVar("T")
 DISTANCES = Stage("system-distances", 2, Measured)
 SECOND_LEVEL = Stage("second-level", 3, SecondLevel)
+LEFT = Stage("terms-without", 6, Left)
+
+
+def stimuli_left(analysis: Analysis, store: Store, selection: Selection, *, report: Report) -> Left:
+    """The similarity of a selection and its terms without each block; kept in the store.
+
+    Raises as `layer_intervals`.
+
+    Returns
+    -------
+    of (n_blocks, n_features + 2, n_layers, n_layers): the features, "unexplained" and the
+    similarity; that alone where it has no terms
+    """
+
+    def make() -> Left:
+        plain = replace(selection, interactions=False)
+        compared = similarity_without(analysis, store, plain, report)
+        left = (compared.terms_without, compared.values_without[:, None])
+        return Left(np.concatenate(left, axis=1), compared.sizes)
+
+    return LEFT.get(store, analysis.key(selection), make)
 
 
 @dataclass(frozen=True)
@@ -78,7 +101,7 @@ class GroupSummary:
     selection : None is all of the analysis
     bounds : of the same layers and features, for the spread of profiles over stimuli; None:
         their intervals are over models alone
-    left : of `mlem_core.inference.layer_intervals.stimuli_left`, for that of similarities
+    left : of `stimuli_left`, for that of similarities
     compared : all layers by the similarity that models are compared by, as is `left`; None is RSA
     chance : of contributions to that similarity, which they are beyond then
     store : that keeps distances and second level of the systems, which else are computed, and
@@ -335,22 +358,6 @@ def groups_of_systems(summary: GroupSummary) -> tuple[str, ...]:
         family or spec.group_of.get(name, name)
         for name, family in zip(names, families or ("",) * len(names), strict=True)
     )
-
-
-def keep_systems(analysis: Analysis, store: Store, selection: Selection) -> None:
-    """Keep what the page of systems reads: fits, distances, second level; none of one or two.
-
-    Raises as `keep_halves`.
-    """
-    keep_halves(analysis, store, selection)
-    few = len({model for model, _ in analysis.layers}) < FEWEST
-    if few or estimator_named(selection.estimator).slow:
-        return
-    results = fitted_results(analysis, store, selection)
-    bounds = known_intervals(analysis, store, selection)
-    left = analysis.kept(LEFT, store, selection)
-    beside: dict[str, Any] = {"bounds": bounds, "left": left, "store": store}
-    _ = GroupSummary(analysis, results, selection, **beside).second_level
 
 
 def group_tables(summary: GroupSummary) -> dict[str, pd.DataFrame]:

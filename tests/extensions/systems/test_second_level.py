@@ -7,16 +7,16 @@ from scipy.stats import spearmanr
 from sklearn.linear_model import Ridge
 
 from mlem_core.cli.commands import main
-from mlem_core.groups.group_spec import labels_of
-from mlem_core.groups.members import Squares
-from mlem_core.groups.properties import Properties, kind_and_values, read_systems
-from mlem_core.groups.property_tests import (
+from mlem_core.extensions.systems.group_spec import labels_of
+from mlem_core.extensions.systems.model_groups import Squares
+from mlem_core.extensions.systems.properties import Properties, kind_and_values, read_systems
+from mlem_core.extensions.systems.property_tests import (
     _codes,
     _units,
     intraclass_correlation,
     permutation_tests,
 )
-from mlem_core.groups.second_level import Divisions, fold_fits, orders_of, second_level
+from mlem_core.extensions.systems.second_level import Divisions, fold_fits, orders_of, second_level
 from mlem_core.representations.availability import systems_table
 
 
@@ -161,9 +161,11 @@ def test_properties_are_read_as_dates_sizes_and_classes(tmp_path):
     path = tmp_path / "systems.csv"
     path.write_text("system,group,size\nminilm,a,1\nbrain.npz,a,\ngpt2,gpt2,3\n")
     table = read_systems(path)
-    assert table.models == ("minilm", "gpt2") and table.groups == (("a", ("minilm", "brain")),)
-    assert table.files == (("brain", str(tmp_path / "brain.npz")),)
-    assert dict(table.labels) == {"minilm": ("size:1",), "gpt2": ("size:3",)}
+    assert table["models"] == ("minilm", "gpt2") and table["groups"] == (
+        ("a", ("minilm", "brain")),
+    )
+    assert table["representations"] == (("brain", str(tmp_path / "brain.npz")),)
+    assert dict(table["labels"]) == {"minilm": ("size:1",), "gpt2": ("size:3",)}
     path.write_text("system,size\nminilm,1\nminilm,2\n")
     with refused("'minilm' again", "row 2"):
         read_systems(path)
@@ -183,16 +185,16 @@ def test_properties_are_read_as_dates_sizes_and_classes(tmp_path):
 
 def test_the_table_of_families_has_43_models_of_10_families():
     table = read_systems("families")
-    cells = labels_of((), table.labels, table.models)
-    assert len(table.models) == 43 and len(set(cells["family"])) == 10 and not table.groups
+    cells = labels_of((), table["labels"], table["models"])
+    assert len(table["models"]) == 43 and len(set(cells["family"])) == 10 and not table["groups"]
     kinds = {
         name: kind_and_values([cell or None for cell in own])[0] for name, own in cells.items()
     }
     assert kinds["release_date"] == "date" and kinds["architecture"] == "class"
     assert kinds["parameters"] == kinds["training_tokens"] == "log" and "_source" not in kinds
     # GPT-2's number of parameters as published; of a Mamba no heads are known.
-    assert cells["parameters"][table.models.index("openai-community/gpt2")] == "124439808"
-    assert cells["heads"][table.models.index("state-spaces/mamba-130m-hf")] == ""
+    assert cells["parameters"][table["models"].index("openai-community/gpt2")] == "124439808"
+    assert cells["heads"][table["models"].index("state-spaces/mamba-130m-hf")] == ""
 
 
 @pytest.mark.slow

@@ -3,48 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.base.text import many
-from mlem_core.figures.captions import NOISE, of_chance
+from mlem_core.extensions.systems.noise_ceilings import subjects_of
+from mlem_core.extensions.systems.stage import CEILING, grouped_models, known_ceilings, trainings
+from mlem_core.extensions.systems.summary import sizes
+from mlem_core.figures.captions import of_chance
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.naming import axis_title, feature_name, layer_in_model, named_layers
-from mlem_core.figures.profiles import line_with_band, noise_band
+from mlem_core.figures.profiles import grey_band, line_with_band
 from mlem_core.figures.style import (
     GREY,
-    PALETTE,
     SIZE,
     Trace,
     as_number,
-    error_bar,
-    faded,
     feature_colors,
     heatmap,
     in_full,
     in_panel,
     interval,
+    interval_bars,
     names_along,
     once_in_legend,
     panel_layout,
     plain,
-    quiet,
     quiet_layout,
     short_names,
     similarity_axis,
     whole_layers,
 )
-from mlem_core.groups.group_spec import group_options
-from mlem_core.groups.members import BEST, PROFILES, Measured, Members
-from mlem_core.groups.noise_ceilings import subjects_of
-from mlem_core.groups.summary import GroupSummary, groups_of_systems, sizes
-from mlem_core.inference import layer_intervals
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 
-_ROW = 34  # px
 _DEPTH = "relative depth"
 _NAMES = {"rsa": "RSA"}
 # Groups up to which a cell has room for its interval, and for its value.
@@ -87,7 +81,8 @@ def group_profiles(
         depth = own.drop_duplicates("layer").set_index("layer")["depth"]
         if noise is not None:
             of_group = noise[(noise["group"] == group) & noise["layer"].isin(depth.index)]
-            drawn += noise_band(of_group.assign(depth=of_group["layer"].map(depth)), "depth")
+            of_group = of_group.assign(depth=of_group["layer"].map(depth))
+            drawn += grey_band(of_group, "noise ceiling", "depth")
         traces += in_panel(ref, drawn)
         layout[f"xaxis{ref}"] |= {"range": [-0.03, 1.03]}
         if subject:
@@ -189,31 +184,6 @@ def universality(table: pd.DataFrame) -> go.Figure:
     return figure
 
 
-def interval_bars(
-    names: Sequence[str], value: pd.Series, lower: pd.Series, upper: pd.Series
-) -> go.Figure:
-    """Bar of each value with its interval, below each other; faint where that includes 0."""
-    hover = [
-        f"<b>{in_full(name)}</b><br>{as_number(x)}<br>{interval(low, high)}"
-        for name, x, low, high in zip(names, value, lower, upper, strict=True)
-    ]
-    bars = {
-        "type": "bar",
-        "orientation": "h",
-        "x": value,
-        "y": list(range(len(names))),
-        "marker": {"color": [PALETTE[0] if one > 0 else faded(PALETTE[0], 0.35) for one in lower]},
-        "error_x": error_bar(value, lower, upper, color=GREY, thickness=1.5),
-        "hovertext": hover,
-        "hoverinfo": "text",
-    }
-    figure = go.Figure([bars])
-    quiet(figure, height=_ROW * len(names) + 110)
-    labels = [plain(name, 24) for name in names]
-    figure.update_yaxes(names_along(labels, autorange="reversed"))
-    return figure
-
-
 def _place(step: Any, first: int) -> Any:
     """Place of a training step: logarithmic, and linear before the first step after 0."""
     return np.log10(1 + step / first)
@@ -272,26 +242,6 @@ def _seeds(least: int, most: int) -> str:
     return "one run" if most == 1 else f"{most} seeds"
 
 
-def of_groups(context: FigureContext) -> GroupSummary | None:
-    """Summary of the groups of models; None where there are no groups."""
-    known = group_options(context.analysis.spec).has_groups and context.several
-    return group_summary(context) if known else None
-
-
-def group_summary(context: FigureContext) -> GroupSummary:
-    analysis, chosen, store = context.analysis, context.selection, context.drawing.store
-    beside: dict[str, Any] = {
-        "bounds": context.intervals,
-        "left": context.find(layer_intervals.LEFT),
-        "chance": context.chance_of(RSA),
-    }
-    known = tuple(name for name, value in beside.items() if value is not None)
-    return context.once(
-        ("groups", *known),
-        lambda: GroupSummary(analysis, context.results, chosen, store=store, **beside),
-    )
-
-
 @figure(
     "group_profiles",
     "Mean profiles of the groups",
@@ -300,10 +250,10 @@ def group_summary(context: FigureContext) -> GroupSummary:
 )
 def draw_group_profiles(context: FigureContext) -> RenderedFigure | None:
     """The mean importance profile of each group."""
-    found = of_groups(context)
+    found = grouped_models(context)
     if found is None:
         return None
-    noise, across = context.noise_ceilings, 2 if context.drawing.narrow else 3
+    noise, across = known_ceilings(context), 2 if context.drawing.narrow else 3
     layers, axes = subjects_of(context.analysis), context.names.axes
     subjects = {group: every[0][0] for (group, _), every in layers.items() if every[0][0] in axes}
     along = context.along if {*found.members.groups} <= {*subjects} else "relative depth"
@@ -313,7 +263,7 @@ def draw_group_profiles(context: FigureContext) -> RenderedFigure | None:
         ),
         "Mean profiles of the groups",
         f"Mean importance of each feature over {along}, per group of models. Bands: 95 % CI "
-        f"over {found.over}, where n is two or more. {f'{NOISE}. ' if noise is not None else ''}"
+        f"over {found.over}, where n is two or more. {f'{CEILING} ' if noise is not None else ''}"
         f"{sizes(found)} {context.basis}",
         found.profiles,
     )
@@ -327,7 +277,7 @@ def draw_group_profiles(context: FigureContext) -> RenderedFigure | None:
 )
 def draw_group_similarity(context: FigureContext) -> RenderedFigure | None:
     """The mean RSA within and between groups, as a matrix."""
-    found = of_groups(context)
+    found = grouped_models(context)
     if found is None or len(found.members.members) < 2:
         return None
     return RenderedFigure(
@@ -348,7 +298,7 @@ def draw_group_similarity(context: FigureContext) -> RenderedFigure | None:
 )
 def draw_universality(context: FigureContext) -> RenderedFigure | None:
     """Figure of the terms' universality; None where members of no group surely share any."""
-    found = of_groups(context)
+    found = grouped_models(context)
     if found is None or found.universality["universality"].isna().all():
         return None
     return RenderedFigure(
@@ -361,20 +311,16 @@ def draw_universality(context: FigureContext) -> RenderedFigure | None:
     )
 
 
-def of_training(context: FigureContext) -> GroupSummary | None:
-    """Summary of trajectories over training; None where there are none."""
-    found = group_summary(context) if group_options(context.analysis.spec).trajectories else None
-    return found if found is not None and found.checkpoints.groups else None
-
-
 @figure(
     "trajectories",
     "Importance over training",
     "Importance of each feature, and held-out ρ, over training.",
+    tab="groups",
+    place=1,
 )
 def draw_trajectories(context: FigureContext) -> RenderedFigure | None:
     """Importances over the steps of training."""
-    found = of_training(context)
+    found = trainings(context)
     if found is None:
         return None
     table = found.trajectories[found.trajectories["layer"].isna()]
@@ -386,68 +332,3 @@ def draw_trajectories(context: FigureContext) -> RenderedFigure | None:
         f"generalise to other runs. {context.basis}",
         table,
     )
-
-
-# Options of figures: the measure of distance, and the two systems that are compared.
-MEASURE, PAIR = "measure", ("system_a", "system_b")
-
-
-class Systems(NamedTuple):
-    """Systems of an analysis, and their distances by the chosen measure.
-
-    Attributes
-    ----------
-    names, groups : (n_systems,) each
-    measure : its name
-    distances : by it
-    """
-
-    summary: GroupSummary
-    members: Members
-    groups: tuple[str, ...]
-    measure: str
-    distances: Measured
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self.members.members
-
-
-def systems_of(context: FigureContext) -> Systems | None:
-    """Systems of a context and the chosen distances; None with fewer than three of them."""
-    summary = group_summary(context)
-    measured, members = summary.system_distances
-    if not measured:
-        return None
-    chosen = context.drawing.options.get(MEASURE, PROFILES)
-    chosen = chosen if chosen in measured else PROFILES
-    groups = groups_of_systems(summary)
-    return Systems(summary, members, groups, chosen, measured[chosen])
-
-
-def measures(summary: GroupSummary) -> dict[str, str]:
-    """Label of each measure of distance that there is, by its name."""
-    labels = {
-        PROFILES: "importance profiles",
-        summary.by.name: summary.by.short,
-        BEST: "best-matching layers",
-    }
-    return {name: labels[name] for name in summary.system_distances[0]}
-
-
-def pair_of(context: FigureContext, of: Systems) -> tuple[str, str]:
-    """The two systems that are compared: by default the most similar ones of different groups."""
-    a, b = (context.drawing.options.get(name, "") for name in PAIR)
-    if a != b and {a, b} <= {*of.names}:
-        return a, b
-    apart = np.array(of.groups)[:, None] != np.array(of.groups)
-    first, second = np.triu_indices(len(of.names), 1)
-    values = np.where(apart, of.distances.values, np.inf)[first, second]
-    at = int(values.argmin())
-    return of.names[first[at]], of.names[second[at]]
-
-
-def chosen_systems(context: FigureContext) -> tuple[str, str] | None:
-    """The two systems that are compared; None with fewer than three."""
-    of = systems_of(context)
-    return None if of is None else pair_of(context, of)

@@ -10,8 +10,8 @@ from scipy import stats
 from scipy.spatial.distance import pdist
 
 from mlem_core import Store, run
-from mlem_core.groups.group_spec import Member
-from mlem_core.groups.halves import (
+from mlem_core.extensions.systems.group_spec import Member
+from mlem_core.extensions.systems.halves import (
     HALVES,
     cross_validated,
     draw_halves,
@@ -20,8 +20,8 @@ from mlem_core.groups.halves import (
     profile_squares,
     relation_squares,
 )
-from mlem_core.groups.members import Members
-from mlem_core.groups.summary import GroupSummary
+from mlem_core.extensions.systems.model_groups import Members
+from mlem_core.extensions.systems.summary import GroupSummary
 from mlem_core.inference.intervals import Left
 
 

@@ -11,9 +11,9 @@ from scipy.stats import rankdata, spearmanr
 
 from mlem_core import AnalysisSpec, Store, run
 from mlem_core.cli.commands import main
+from mlem_core.extensions.systems.noise_ceilings import ceiling_tables, noise_ceilings
 from mlem_core.figures.context import FIGURES, FigureContext, FigureOptions
 from mlem_core.figures.naming import naming
-from mlem_core.groups.noise_ceilings import ceiling_tables, noise_ceilings
 
 SUBJECTS, STIMULI, TIMES, ONSET = 4, 60, range(-100, 300, 20), 60
 

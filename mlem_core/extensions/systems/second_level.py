@@ -1,15 +1,15 @@
 """What makes systems differ: a MLEM whose stimuli are systems and whose features are properties.
 
-Squared distances of systems, cross-validated over halves of the stimuli
-(`mlem_core.groups.halves`), are predicted from those of their properties by the non-negative ridge
-regression of `RidgeMLEM`. Noise in a system is then no distance; a square may be below 0. Systems
-are divided into folds, several times at random. ρ is of the pairs inside a fold, by a metric fitted
-to the pairs of the other systems. The importance of a property is how much ρ falls when the systems
-of a fold exchange its values; properties of a group exchange them together.
+Squared distances of systems, cross-validated over halves of the stimuli, are predicted from those
+of their properties by the non-negative ridge regression of `RidgeMLEM`. Noise in a system is then
+no distance; a square may be below 0. Systems are divided into folds, several times at random. ρ is
+of the pairs inside a fold, by a metric fitted to the pairs of the other systems. The importance of
+a property is how much ρ falls when the systems of a fold exchange its values; properties of a group
+exchange them together.
 
 Intervals are over systems and stimuli: the bootstrap draws systems (or whole classes of a property,
 such as families), the jackknife leaves out each block of stimuli, the penalty held. p is of the
-test of `mlem_core.groups.property_tests`, corrected over properties (Holm 1979).
+permutation test of systems, corrected over properties (Holm 1979).
 
 Source: Salle et al. (2026, third version of arXiv:2406.12620), its second level and its grouped
 importance, which has no intervals over systems.
@@ -34,10 +34,10 @@ from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.estimators.normal_equations import NormalEquations, ridge_weights
 from mlem_core.estimators.registry import FoldFits
 from mlem_core.estimators.ridge_solver import ALPHAS, RidgeSolver
-from mlem_core.groups.members import Squares
-from mlem_core.groups.profiles import reach_of
-from mlem_core.groups.properties import Properties
-from mlem_core.groups.property_tests import GROUP, permutation_tests
+from mlem_core.extensions.systems.mean_profiles import reach_of
+from mlem_core.extensions.systems.model_groups import Squares
+from mlem_core.extensions.systems.properties import Properties
+from mlem_core.extensions.systems.property_tests import GROUP, permutation_tests
 from mlem_core.inference.intervals import SIGNIFICANT
 from mlem_core.inference.resample import standard_error
 from mlem_core.measures.similarity import average_ranks

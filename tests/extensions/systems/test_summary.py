@@ -7,9 +7,9 @@ from helpers.inputs import arguments_of, finished, in_files, words
 from scipy.stats import t, ttest_1samp
 
 from mlem_core.cli.commands import main
-from mlem_core.groups.members import within_and_between
-from mlem_core.groups.profiles import estimate, mean_estimate
-from mlem_core.groups.summary import GroupSummary
+from mlem_core.extensions.systems.mean_profiles import estimate, mean_estimate
+from mlem_core.extensions.systems.model_groups import within_and_between
+from mlem_core.extensions.systems.summary import GroupSummary
 from mlem_core.inference.intervals import Left
 from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.inference.resample import standard_error

@@ -10,8 +10,9 @@ from scipy import stats
 
 from mlem_core import Store, run
 from mlem_core.cli.commands import main
-from mlem_core.groups.group_spec import GroupOptions
-from mlem_core.groups.members import (
+from mlem_core.extensions.systems.group_spec import GroupOptions
+from mlem_core.extensions.systems.mean_profiles import mean_profiles
+from mlem_core.extensions.systems.model_groups import (
     Members,
     group_means,
     model_similarity,
@@ -20,8 +21,7 @@ from mlem_core.groups.members import (
     warping_path,
     within_and_between,
 )
-from mlem_core.groups.profiles import mean_profiles
-from mlem_core.groups.summary import GroupSummary
+from mlem_core.extensions.systems.summary import GroupSummary
 
 GROUPS = (("g", ("a0", "a1", "a2")), ("h", ("b0", "gone", "b1")))
 LAYERS = [(model, n) for model in ("b0", "a0", "a1", "c", "a2", "b1") for n in range(4)]

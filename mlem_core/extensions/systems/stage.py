@@ -1,0 +1,256 @@
+"""Groups and systems as the rest of the program reads them: kept beforehand, tables, sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from mlem_core.analysis.analysis import Analysis, Selection
+from mlem_core.analysis.fit_cache import fitted_results
+from mlem_core.base.labels import Names
+from mlem_core.base.text import listed
+from mlem_core.base.typing import Layer, Report, counting
+from mlem_core.estimators.registry import estimator_named
+from mlem_core.extending import Band
+from mlem_core.extensions.systems.group_spec import group_options, trajectories_of
+from mlem_core.extensions.systems.halves import FEWEST, HALVES, keep_halves
+from mlem_core.extensions.systems.model_groups import BEST, PROFILES, Measured, Members
+from mlem_core.extensions.systems.noise_ceilings import (
+    STAGE,
+    ceiling_tables,
+    noise_ceilings,
+    subjects_of,
+)
+from mlem_core.extensions.systems.summary import (
+    LEFT,
+    GroupSummary,
+    group_lines,
+    group_tables,
+    groups_of_systems,
+    lines,
+    stimuli_left,
+    training_lines,
+)
+from mlem_core.figures.context import FigureContext
+from mlem_core.inference.layer_intervals import known_intervals
+from mlem_core.pairs.similarities import RSA
+from mlem_core.report.analysis_tables import ComputedTables, TableInput
+from mlem_core.storage.store import Store
+
+CEILING = "Grey band: noise ceiling of the RSA with the subjects, lower to upper."
+
+
+def tables(inputs: TableInput, name: str) -> ComputedTables:
+    """Tables of groups, trajectories, systems and noise ceilings, and sentences on them.
+
+    Without a store there are no halves of the stimuli and no noise ceilings.
+    """
+    analysis, store = inputs.analysis, inputs.store
+    selection = replace(inputs.selection, similarity=inputs.similarity.similarity.name)
+    left, ceilings = None, dict[str, pd.DataFrame]()
+    if store is not None:
+        if inputs.intervals is not None and group_options(analysis.spec).has_groups:
+            left = stimuli_left(analysis, store, selection, report=inputs.progress)
+        count = counting(inputs.progress, "halves of the stimuli", "halves")
+        keep_halves(analysis, store, selection, count)
+        count = counting(inputs.progress, "noise ceilings", "layers")
+        ceilings = ceiling_tables(analysis, inputs.results, store, count)
+    summary = GroupSummary(
+        analysis,
+        inputs.results,
+        inputs.selection,
+        bounds=inputs.intervals,
+        left=left,
+        compared=inputs.similarity,
+        chance=inputs.chance,
+        store=store,
+    )
+    return ComputedTables(group_tables(summary) | ceilings, findings=lines(summary))
+
+
+def has_intervals(analysis: Analysis, store: Store) -> bool:
+    """Whether the store has all that intervals of groups need."""
+    has_groups = group_options(analysis.spec).has_groups
+    return not has_groups or analysis.kept(LEFT, store, analysis.select()) is not None
+
+
+def prepare(analysis: Analysis, store: Store, selection: Selection) -> None:
+    """Keep what figures of subjects and systems read: ceilings, halves, distances, second level.
+
+    Raises as `keep_halves` and `noise_ceilings`.
+    """
+    if subjects_of(analysis):
+        noise_ceilings(analysis, store)
+    keep_halves(analysis, store, selection)
+    n_models = len({model for model, _ in analysis.layers})
+    if n_models < FEWEST or estimator_named(selection.estimator).slow:
+        return
+    results = fitted_results(analysis, store, selection)
+    _ = GroupSummary(
+        analysis,
+        results,
+        selection,
+        bounds=known_intervals(analysis, store, selection),
+        left=analysis.kept(LEFT, store, selection),
+        store=store,
+    ).second_level
+
+
+def example_entries(
+    analysis: Analysis, pair: tuple[Layer, Layer], store: Store, report: Report
+) -> list[Path | None]:
+    """Entries of the store with the halves of the example."""
+    keep_halves(analysis, store, analysis.select())
+    return [HALVES.where(store, analysis.key())]
+
+
+def methods(analysis: Analysis, names: Names) -> list[str]:
+    """Sentences on models that are more than one each: those of groups, and of trainings."""
+    spec, models = analysis.spec, [model for model, _ in analysis.layers]
+
+    def members(groups: Sequence[tuple[str, Sequence[str]]]) -> str:
+        return listed(
+            [f"{name} ({listed(list(map(names.model, models)))})" for name, models in groups]
+        )
+
+    sentences = []
+    groups = [
+        (name, [member for member in members if member in models]) for name, members in spec.groups
+    ]
+    if groups := [(name, members) for name, members in groups if members]:
+        sentences.append(
+            f"Models were the units of comparisons between groups: {members(groups)}. Layers of "
+            "two models were matched by relative depth. The spread of a group's mean profile is "
+            "over its models (95 % CI by t). The universality of a contribution is its mean over "
+            "pairs of models of different groups divided by its mean over pairs of different "
+            "models of one group. Its intervals come from models drawn with replacement within "
+            "groups, at the scale of the jackknife over models."
+        )
+    if trajectories := trajectories_of(group_options(spec).trajectories, models):
+        sentences.append(
+            f"Checkpoints of training were compared by step: {members(trajectories)}. Layers were "
+            "matched by relative depth. At each step the mean is over the members of that step, "
+            "with 95 % CI by t where there are two or more."
+        )
+    return sentences
+
+
+def known_ceilings(context: FigureContext) -> pd.DataFrame | None:
+    """Noise ceilings of groups of subjects, where they have been computed."""
+    analysis = context.analysis
+    return context.find(STAGE, tuple(analysis.layers), groups=analysis.spec.groups)
+
+
+def bands(context: FigureContext) -> list[Band]:
+    """Noise ceilings behind the importances of subjects."""
+    ceilings = known_ceilings(context)
+    if ceilings is None:
+        return []
+    members = pd.DataFrame(context.names.groups.items(), columns=["model", "group"])
+    return [Band("noise ceiling", CEILING, ceilings.merge(members, on="group"))]
+
+
+def group_summary(context: FigureContext) -> GroupSummary:
+    """Summary of the models of a context."""
+    beside: dict[str, Any] = {
+        "bounds": context.intervals,
+        "left": context.find(LEFT),
+        "chance": context.chance_of(RSA),
+    }
+    known = tuple(name for name, value in beside.items() if value is not None)
+    analysis, results, selection = context.analysis, context.results, context.selection
+    return context.once(
+        ("groups", *known),
+        lambda: GroupSummary(analysis, results, selection, store=context.drawing.store, **beside),
+    )
+
+
+def grouped_models(context: FigureContext) -> GroupSummary | None:
+    """Summary of the groups of models; None where there are no groups."""
+    has_groups = group_options(context.analysis.spec).has_groups and context.several
+    return group_summary(context) if has_groups else None
+
+
+def trainings(context: FigureContext) -> GroupSummary | None:
+    """Summary of trajectories over training; None where there are none."""
+    summary = group_summary(context) if group_options(context.analysis.spec).trajectories else None
+    return summary if summary is not None and summary.checkpoints.groups else None
+
+
+def sentences(context: FigureContext) -> list[str]:
+    """Sentences on groups and trajectories."""
+    summary, training = grouped_models(context), trainings(context)
+    if summary is None and training is None:
+        return ["No group of this analysis has two models, and none is of one training."]
+    of_groups = [] if summary is None else group_lines(summary)
+    return of_groups + ([] if training is None else training_lines(training))
+
+
+# Options of figures: the measure of distance, and the two systems that are compared.
+MEASURE, PAIR = "measure", ("system_a", "system_b")
+
+
+class Systems(NamedTuple):
+    """Systems of an analysis, and their distances by the chosen measure.
+
+    Attributes
+    ----------
+    names, groups : (n_systems,) each
+    measure : its name
+    distances : by it
+    """
+
+    summary: GroupSummary
+    members: Members
+    groups: tuple[str, ...]
+    measure: str
+    distances: Measured
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.members.members
+
+
+def compared_systems(context: FigureContext) -> Systems | None:
+    """Systems of a context and the chosen distances; None with fewer than three of them."""
+    summary = group_summary(context)
+    measured, members = summary.system_distances
+    if not measured:
+        return None
+    chosen = context.drawing.options.get(MEASURE, PROFILES)
+    chosen = chosen if chosen in measured else PROFILES
+    groups = groups_of_systems(summary)
+    return Systems(summary, members, groups, chosen, measured[chosen])
+
+
+def measures(summary: GroupSummary) -> dict[str, str]:
+    """Label of each measure of distance that there is, by its name."""
+    labels = {
+        PROFILES: "importance profiles",
+        summary.by.name: summary.by.short,
+        BEST: "best-matching layers",
+    }
+    return {name: labels[name] for name in summary.system_distances[0]}
+
+
+def system_pair(context: FigureContext, of: Systems) -> tuple[str, str]:
+    """The two systems that are compared: by default the most similar ones of different groups."""
+    a, b = (context.drawing.options.get(name, "") for name in PAIR)
+    if a != b and {a, b} <= {*of.names}:
+        return a, b
+    apart = np.array(of.groups)[:, None] != np.array(of.groups)
+    first, second = np.triu_indices(len(of.names), 1)
+    values = np.where(apart, of.distances.values, np.inf)[first, second]
+    at = int(values.argmin())
+    return of.names[first[at]], of.names[second[at]]
+
+
+def selected_systems(context: FigureContext) -> tuple[str, str] | None:
+    """The two systems that are compared; None with fewer than three."""
+    of = compared_systems(context)
+    return None if of is None else system_pair(context, of)

@@ -1,1 +1,0 @@
-"""Models as members of groups: their mean profiles, what they share, and how training goes on."""
