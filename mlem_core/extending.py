@@ -61,7 +61,7 @@ class TableSource:
 
 @dataclass(frozen=True)
 class ModelTable:
-    """A kind of table that names models and files for an analysis, and what is said of them.
+    """A kind of table that names the models and files of an analysis, and their properties.
 
     Attributes
     ----------
