@@ -224,19 +224,13 @@ def test_parameters_that_are_set_after_a_fit_change_nothing(model, data):
     assert model.score(table, layer) == before[1]
 
 
-@for_each("change", lambda y: y.astype(">f8"), lambda y: y.astype(np.longdouble), list)
-def test_numbers_of_any_kind_give_one_fit(data, change):
-    table, layer = data
-    weights = [RidgeMLEM([1.0]).fit(table, y).coef_ for y in (layer, change(layer))]
-    np.testing.assert_array_equal(*weights)
-
-
 @for_each("model", MODELS[0], MODELS[3], MODELS[5])
-def test_big_endian_numbers_give_the_fit_of_native_ones(model, data):
+def test_numbers_of_any_kind_give_one_fit(model, data):
     table, layer = data
     swapped = table.astype(dict.fromkeys(table.select_dtypes("number"), ">f8"))
-    pairs = ((table, layer), (table, layer.astype(">f8")), (swapped, layer.astype(">f8")))
-    first, *others = (clone(model).fit(X, y).coef_ for X, y in pairs)
+    layers = (layer, layer.astype(">f8"), layer.astype(np.longdouble), list(layer))
+    first, *others = (clone(model).fit(table, y).coef_ for y in layers)
+    others.append(clone(model).fit(swapped, layer.astype(">f8")).coef_)
     for weights in others:
         np.testing.assert_array_equal(first, weights)
 

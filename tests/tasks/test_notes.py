@@ -7,12 +7,12 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from helpers.inputs import for_each, in_files, noise, refused, words
+from helpers.repository import ROOT
 from helpers.waiting import wait
 
 from mlem_core import Store, explain, run, stimulus_map
@@ -31,7 +31,7 @@ from mlem_core.tasks import analyses, deletion, examples, followups, notes
 from mlem_core.tasks.notes import Notes
 
 ID = "0123456789abcdef"
-README = Path(__file__).parents[2] / "README.md"
+README = ROOT / "README.md"
 
 
 def test_what_is_written_is_read_by_another_process_s_store(store):
