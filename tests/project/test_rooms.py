@@ -8,7 +8,7 @@ KERNEL = {
     "storage": 700,
     "stimuli": 5_400,
     "representations": 3_700,
-    "pairs": 6_000,
+    "pairs": 5_900,
     "estimators": 1_200,
     "measures": 1_400,
     "inference": 4_000,
@@ -21,8 +21,7 @@ SHELL = {
     "__main__.py": 100,
     "cli": 1_300,
     "extending.py": 400,
-    "figures": 6_100,
-    "groups": 2_700,
+    "figures": 5_200,
     "report": 1_700,
     "tasks": 1_700,
     "pages": 5_700,
@@ -34,12 +33,13 @@ EXTENSIONS = {
     "decoding": 300,
     "erasure": 1_300,
     "rank_estimators": 900,
+    "repeated_measures": 200,
     "replication": 500,
-    "systems": 3_000,
+    "systems": 3_900,  # to come to 3,000
     "web_page": 400,
 }
 EXTENSION = 1_000  # of one that is not in the table
-WHOLE = {"kernel": 28_400, "shell": 19_400, "program": 53_500, "tests": 24_900}
+WHOLE = {"kernel": 28_300, "shell": 15_900, "program": 53_800, "tests": 24_900}
 
 
 def lines(path):
