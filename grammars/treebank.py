@@ -28,8 +28,8 @@ from grammars.probing import (
     TRANSITIVE,
     Verb,
 )
+from mlem_core.extensions.treebank.stimuli import read_treebank
 from mlem_core.stimuli.stimulus_set import StimulusSet
-from mlem_core.stimuli.treebank import read_treebank
 
 SEED = 0
 EACH = 32

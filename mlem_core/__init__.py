@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from mlem_core.stimuli.stimulus_csv import write_csv as write_csv
     from mlem_core.stimuli.stimulus_set import Feature as Feature
     from mlem_core.stimuli.stimulus_set import StimulusSet as StimulusSet
-    from mlem_core.stimuli.treebank import read_treebank as read_treebank
     from mlem_core.storage.store import Store as Store
 
 _HOMES = {
@@ -65,7 +64,6 @@ _HOMES = {
     "stimuli.roles": ("read_csv",),
     "stimuli.stimulus_set": ("Feature", "StimulusSet"),
     "stimuli.stimulus_csv": ("from_frame", "write_csv"),
-    "stimuli.treebank": ("read_treebank",),
     "estimators.base": ("RidgeMLEM",),
     "inference.explanation_text": ("Explanation",),
     "inference.explanation": ("explain", "with_intervals"),

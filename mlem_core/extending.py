@@ -29,6 +29,7 @@ BUILT_IN = (
     "repeated_measures",
     "replication",
     "systems",
+    "treebank",
     "web_page",
 )
 # Other packages name their record in this group of entry points.

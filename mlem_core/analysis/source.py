@@ -4,34 +4,43 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import SEEDS, frozen, option, parse_names, several
 from mlem_core.representations.registry import identity
 from mlem_core.stimuli import datasets
 from mlem_core.stimuli.added import ADDED, LANGUAGE, add_feature, merge_rare, with_values
 from mlem_core.stimuli.distance_features import with_rdm, with_vector
-from mlem_core.stimuli.reading.content import ReadAs, parse_decimal, parse_marks, parse_separator
+from mlem_core.stimuli.formats import FORMATS, find_files, find_format, folder_suffixes
+from mlem_core.stimuli.reading.content import parse_decimal, parse_marks, parse_separator
 from mlem_core.stimuli.reading.header import MOST_ROWS
-from mlem_core.stimuli.reading.table import DETECTED, Table, read_table
-from mlem_core.stimuli.roles import ROLES, apply_roles, parse_role
+from mlem_core.stimuli.roles import ROLES, parse_role
 from mlem_core.stimuli.stimulus_set import StimulusSet
-from mlem_core.stimuli.treebank import LEVELS, SAMPLE, SUFFIX, read_treebank, treebank_paths
 from mlem_core.stimuli.word_numbers import AUTO, COUNTS_FROM
 from mlem_core.storage.digests import Stamp, changed, stamp
 
 # Of a word in a causal model, which `add` names behind a colon; the second of the word as a whole.
 SURPRISAL, WORD_SURPRISAL = "surprisal", "word_surprisal"
-_TABLES = (".csv", ".tsv", ".txt", ".tab", ".xlsx", ".xlsm", ".parquet", ".jsonl")
+# Stimuli of a treebank: each a word in its sentence, or a sentence.
+_LEVELS = ("word", "sentence")
 
 
 def _whole(text: str) -> int | None:
     return int(text) if text.isdecimal() else None
+
+
+def _stimuli_help() -> str:
+    others = [
+        f", a {entry.name} ({', '.join(entry.suffixes)} file, folder, or pattern)"
+        for entry in FORMATS.values()
+        if entry.reads_folders
+    ]
+    return f"A built-in set, a table (CSV, .xlsx, .parquet, .jsonl){''.join(others)}."
 
 
 def _add_help() -> str:
@@ -52,8 +61,7 @@ class StimulusSource:
     stimuli: str = option(
         "probing",
         "Stimulus set",
-        "A built-in set, a table (CSV, .xlsx, .parquet, .jsonl), or a treebank (.conllu file, "
-        "folder, or pattern).",
+        _stimuli_help,
         metavar="FILE|NAME",
     )
     _: KW_ONLY
@@ -125,13 +133,13 @@ class StimulusSource:
         "Level",
         "Whether a stimulus of a treebank is a word in its sentence or a whole sentence.",
         noun="level of stimuli",
-        choices=lambda: LEVELS,
+        choices=lambda: _LEVELS,
     )
     sample: int | None = option(
         None,
         "Sample",
-        f"So many words (or sentences) of a treebank, in whole sentences; all where there are no "
-        f"more. By default {SAMPLE:,}.",
+        "So many words (or sentences) of a treebank, in whole sentences; all where there are no "
+        "more. By default 2,000.",
         metavar="N",
         parse=int,
         range=(0, 2**63 - 1),
@@ -207,7 +215,7 @@ class StimulusSource:
         """The files that the stimuli are read from, sorted; none for a built-in set."""
         if self.stimuli in datasets.SETS:
             return []
-        return treebank_paths(self.stimuli)
+        return find_files(self.stimuli)
 
     def load_stimuli(self) -> StimulusSet:
         """The stimuli with the kinds of their features, all features.
@@ -258,20 +266,7 @@ def _load(source: StimulusSource, state: _State) -> StimulusSet:
 
 
 def _loaded(source: StimulusSource, paths: list[Path]) -> StimulusSet:
-    treebank = bool(paths) and all(path.suffix.lower() == SUFFIX for path in paths)
-    _check_options(source, treebank, table=bool(paths) and not treebank)
-    if treebank:
-        sample = source.sample, source.balance, source.sample_seed
-        stimuli = read_treebank(paths, source.level, *sample, source.encoding)
-    elif paths:
-        stimuli = _read_table(source, paths[0])
-    elif source.stimuli in datasets.SETS:
-        stimuli = datasets.load(source.stimuli)
-    else:
-        raise InputError(
-            f"there is no {SUFFIX} file in {source.stimuli!r}; expected a stimulus file, a folder "
-            f"of {SUFFIX} files, or one of {', '.join(datasets.SETS)}."
-        )
+    stimuli = _read(source, paths)
     for name in source.add:
         stimuli = _added(stimuli, name, source.language)
     stimuli = stimuli.with_kinds(source.ordered, source.nominal)
@@ -284,32 +279,19 @@ def _loaded(source: StimulusSource, paths: list[Path]) -> StimulusSet:
     return stimuli
 
 
-def cached_table(path: Path, read_as: ReadAs = DETECTED) -> Table:
-    """Table of a file by `read_table`; the last files stay in memory, unless they change."""
-    return _table(path, read_as, stamp(path))
-
-
-# Other roles of the same columns are seconds where a file has many rows.
-@lru_cache(maxsize=2)
-def _table(path: Path, read_as: ReadAs, now: Stamp | None) -> Table:
-    return read_table(path, read_as=read_as)
-
-
-def _read_table(source: StimulusSource, path: Path) -> StimulusSet:
-    if not path.exists() and path.suffix.lower() not in _TABLES:
-        raise unknown("stimulus set", source.stimuli, [*datasets.SETS, "the path of a file"])
-    read_as = ReadAs(
-        source.sep,
-        source.encoding,
-        source.decimal,
-        source.na,
-        source.sheet,
-        header_row=source.header_row,
-    )
-    # Their cells as the file has them: 01 and 1 are two names.
-    kinds = {**dict.fromkeys(source.nominal, "nominal"), **dict.fromkeys(source.ordered, "ordered")}
-    table = cached_table(path, read_as)
-    return apply_roles(table, dict(source.roles), kinds, source.counts_from)
+def _read(source: StimulusSource, paths: list[Path]) -> StimulusSet:
+    if source.stimuli in datasets.SETS:
+        _check_options(source, "a built-in set", ())
+        return datasets.load(source.stimuli)
+    if not paths:
+        suffixes = ", ".join(folder_suffixes())
+        raise InputError(
+            f"there is no {suffixes} file in {source.stimuli!r}; expected a stimulus file, a "
+            f"folder of {suffixes} files, or one of {', '.join(datasets.SETS)}."
+        )
+    form = find_format(paths)
+    _check_options(source, f"a {form.name}", form.options)
+    return form.read(paths, source)
 
 
 def _scoring_model(name: str) -> str:
@@ -344,15 +326,13 @@ def _added(stimuli: StimulusSet, name: str, language: str) -> StimulusSet:
     return with_values(stimuli, added_column(name), values)
 
 
-def _check_options(source: StimulusSource, treebank: bool, table: bool) -> None:
+def _check_options(source: StimulusSource, what: str, meaningful: Sequence[str]) -> None:
     """Raise for an option that has no meaning for the kind of source."""
-    what = "a table" if table else "a treebank" if treebank else "a built-in set"
-    wrong: tuple[str, ...] = (
-        () if table else ("sep", "decimal", "na", "sheet", "header_row", "roles", "counts_from")
-    )
-    wrong += () if treebank else ("level", "sample", "balance", "sample_seed")
-    wrong += () if table or treebank else ("encoding",)
-    for name in wrong:
-        if getattr(source, name) != getattr(StimulusSource, name):
-            option = "role" if name == "roles" else name.replace("_", "-")
-            raise InputError(f"--{option} has no meaning for {what}, which {source.stimuli!r} is.")
+    of_formats = {name for entry in FORMATS.values() for name in entry.options}
+    for each in _FIELDS:
+        if each.name in of_formats.difference(meaningful):
+            if getattr(source, each.name) != each.default:
+                option = (each.metadata["parameter"].option or each.name).replace("_", "-")
+                raise InputError(
+                    f"--{option} has no meaning for {what}, which {source.stimuli!r} is."
+                )

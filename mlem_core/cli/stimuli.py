@@ -18,13 +18,16 @@ from mlem_core.cli.streams import (
 )
 from mlem_core.stimuli.columns import guess_kind, text_of
 from mlem_core.stimuli.datasets import SETS
+from mlem_core.stimuli.formats import folder_suffixes
 from mlem_core.stimuli.stimulus_csv import write_csv
 
 
 def add_stimuli_options(command: argparse.ArgumentParser) -> None:
     """Add the options of `stimuli`."""
     command.add_argument(
-        "stimuli", metavar="NAME|FILE", help=f"{', '.join(SETS)}, a file, or a folder of .conllu"
+        "stimuli",
+        metavar="NAME|FILE",
+        help=", ".join([*SETS, "a file", *(f"a folder of {each}" for each in folder_suffixes())]),
     )
     # A CSV holds no distances.
     written = [name for name in READING if name not in ("vectors", "rdms")]

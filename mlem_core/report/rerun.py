@@ -26,8 +26,8 @@ from mlem_core.report.formats import csv_bytes
 from mlem_core.report.portable import STIMULI
 from mlem_core.stimuli.datasets import SETS
 from mlem_core.stimuli.distance_features import read_kept
+from mlem_core.stimuli.formats import find_files
 from mlem_core.stimuli.stimulus_set import StimulusSet
-from mlem_core.stimuli.treebank import treebank_paths
 from mlem_core.storage.digests import sha256_file
 from mlem_core.storage.store import Store
 
@@ -149,7 +149,7 @@ def _input_file(name: str, folder: Path, option: str) -> str:
     Raises InputError: it is not there.
     """
     for candidate in (folder / Path(name).name, Path(name)):
-        if any(path.is_file() for path in treebank_paths(str(candidate))):
+        if any(path.is_file() for path in find_files(str(candidate))):
             return str(candidate)
     raise InputError(f"there is no {short(name)} beside the manifest; name the file by {option}.")
 

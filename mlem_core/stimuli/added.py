@@ -28,6 +28,7 @@ from mlem_core.stimuli.stimulus_set import (
     Rdm,
     StimulusSet,
     bare,
+    count_words,
     without_punctuation,
     word_span,
     words_in,
@@ -182,11 +183,6 @@ for _entry in _ENTRIES:
     )
 # Those that can be features.
 ADDED = {name: entry for name, entry in CANDIDATES.items() if entry.help}
-
-
-def count_words(sentence: str) -> int:
-    """The whitespace-separated words of a sentence that have a letter or digit."""
-    return sum(any(char.isalnum() for char in word) for word in sentence.split())
 
 
 def add_feature(stimuli: StimulusSet, name: str, language: str = LANGUAGE) -> StimulusSet:

@@ -3,34 +3,43 @@
 from __future__ import annotations
 
 import gzip
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from mlem_core.base.errors import check_choice
+from mlem_core.base.parameters import Registry
+from mlem_core.extending import entry_modules
 from mlem_core.stimuli.stimulus_csv import read_written
 from mlem_core.stimuli.stimulus_set import StimulusSet
-from mlem_core.stimuli.treebank import SUFFIX, read_treebank
+
+
+def _read_packed(entry: BuiltInSet) -> StimulusSet:
+    content = gzip.decompress(entry.file.read_bytes())
+    return read_written(content, name=entry.name, nominal=entry.nominal)
 
 
 @dataclass(frozen=True)
 class BuiltInSet:
-    """A stimulus CSV, packed by gzip, or a treebank.
+    """A stimulus set that comes with the program.
 
-    `nominal` has the features of a CSV that are nominal though they are numbers.
+    Attributes
+    ----------
+    nominal : features that are nominal though they are numbers
+    read : gives the stimuli; by default those of a stimulus CSV, packed by gzip
     """
 
+    name: str
     file: Path
     nominal: tuple[str, ...] = ()
+    read: Callable[[BuiltInSet], StimulusSet] = _read_packed
 
 
 _FOLDER = Path(__file__).parent / "sets"
-# The first is the default; `grammars/` has what made them. More may be added as the program runs.
-SETS: dict[str, BuiltInSet] = {
-    "probing": BuiltInSet(_FOLDER / "probing.csv.gz", nominal=("person",)),
-    "relative-clauses": BuiltInSet(_FOLDER / "relative-clauses.csv.gz"),
-    "treebank": BuiltInSet(_FOLDER / "treebank.conllu"),
-}
+# The first is the default; `grammars/` has what made them.
+SETS = Registry[BuiltInSet]("stimulus set", entry_modules)
+SETS.register(BuiltInSet("probing", _FOLDER / "probing.csv.gz", nominal=("person",)))
+SETS.register(BuiltInSet("relative-clauses", _FOLDER / "relative-clauses.csv.gz"))
 
 
 def load(name: str) -> StimulusSet:
@@ -38,13 +47,9 @@ def load(name: str) -> StimulusSet:
 
     Raises InputError: no built-in set has this name.
     """
-    check_choice("stimulus set", name, SETS)
-    return _read(name, SETS[name])
+    return _read(SETS.named(name))
 
 
 @cache
-def _read(name: str, entry: BuiltInSet) -> StimulusSet:
-    if entry.file.suffix == SUFFIX:
-        return replace(read_treebank([entry.file]), name=name, notes=())
-    content = gzip.decompress(entry.file.read_bytes())
-    return read_written(content, name=name, nominal=entry.nominal)
+def _read(entry: BuiltInSet) -> StimulusSet:
+    return entry.read(entry)

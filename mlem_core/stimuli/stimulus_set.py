@@ -312,6 +312,11 @@ def words_in(sentences: Sequence[str | None]) -> IntArray:
     return np.array([*map(count, sentences)], dtype=np.int64)
 
 
+def count_words(sentence: str) -> int:
+    """Number of whitespace-separated words of a sentence that have a letter or digit."""
+    return sum(any(char.isalnum() for char in word) for word in sentence.split())
+
+
 def words_at(sentences: Sequence[str], index: IntArray) -> list[str]:
     """The word of each sentence at its index, which is from 0 and in the sentence: (n_rows,)."""
     split = lru_cache(_RECENT)(str.split)

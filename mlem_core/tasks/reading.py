@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mlem_core.analysis.model_source import EVERY
-from mlem_core.analysis.source import StimulusSource, cached_table
+from mlem_core.analysis.source import StimulusSource
 from mlem_core.representations.array_files import CountsRows
 from mlem_core.representations.arrays import (
     HowRead,
@@ -17,6 +17,7 @@ from mlem_core.representations.arrays import (
     seem_distances,
 )
 from mlem_core.stimuli.columns import missing_marks
+from mlem_core.stimuli.formats import cached_table
 from mlem_core.stimuli.reading.content import ReadAs
 from mlem_core.stimuli.reading.table import Table
 from mlem_core.stimuli.roles import guess_roles

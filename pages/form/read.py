@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -12,12 +13,13 @@ import streamlit as st
 from mlem_core.analysis.spec import parameters
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import many
+from mlem_core.extending import panels, resolve
 from mlem_core.stimuli import datasets
+from mlem_core.stimuli.formats import FORMATS, TABLE, find_format, folder_suffixes
 from mlem_core.stimuli.reading.content import DECIMALS, SEPARATORS, ReadAs
 from mlem_core.stimuli.roles import TEMPLATE, parse_role
 from mlem_core.stimuli.stimulus_set import StimulusSet
 from mlem_core.stimuli.table_warnings import Doubt
-from mlem_core.stimuli.treebank import SAMPLE, SUFFIX
 from pages.form import state
 from pages.form.draft import Draft, change_roles
 from pages.parts import choices, stored
@@ -29,7 +31,6 @@ ENCODINGS = (
     "utf-8", "utf-16", "windows-1252", "windows-1250", "windows-1251", "mac-roman", "shift-jis",
     "gb18030",
 )  # fmt: skip
-_SAMPLE_MOST = 1_000_000
 
 
 def show_reading(draft: Draft) -> None:
@@ -43,10 +44,11 @@ def show_reading(draft: Draft) -> None:
             st.error(plain(draft.error), icon=":material/error:")
         if draft.kind == "table":
             _table_choices(draft)
-        elif draft.kind == "treebank":
-            _treebank_choices(draft)
         elif draft.kind == "set":
             st.caption("A built-in set, read as it is: there is nothing to decide.")
+        for panel in panels("new"):
+            if panel.part == draft.kind:
+                resolve(panel.show)([] if draft.base is None else draft.base.features)
         if draft.base is not None:
             _show_notes(draft, draft.base)
         _preview(draft)
@@ -77,13 +79,16 @@ def _settle(draft: Draft, doubt: Doubt) -> None:
 
 def stimuli_uploader() -> None:
     """Draw what takes files; it stays in all steps, as a file on its way to it is lost with it."""
+    others = [entry for entry in FORMATS.values() if entry is not TABLE]
+    named = "".join(f" or a {entry.name} ({', '.join(entry.suffixes)})" for entry in others)
     state.uploader(
-        "Upload a table (.csv, .tsv, .txt, .xlsx, .parquet, .jsonl) or a treebank (.conllu)",
+        f"Upload a table (.csv, .tsv, .txt, .xlsx, .parquet, .jsonl){named}",
         "stimuli",
         _take,
         accept_multiple_files=True,
         help="A table: one row a stimulus, with a header; one column holds the sentences, and how "
-        "it is written is detected. Several .conllu files at once are one treebank.",
+        "it is written is detected."
+        + "".join(f" Several {suffix} files at once are one set." for suffix in folder_suffixes()),
     )
 
 
@@ -132,11 +137,11 @@ def _uploaded() -> list[str]:
 
 def _take(files: list[Any]) -> None:
     """Keep what was uploaded and choose it, whatever it holds; its problems are named."""
-    if len(files) > 1 and not all(one.name.lower().endswith(SUFFIX) for one in files):
-        raise InputError(
-            f"{len(files)} files were uploaded at once; expected one table, or several {SUFFIX} "
-            "files, which are one treebank."
+    if len(files) > 1 and not find_format([Path(file.name) for file in files]).reads_folders:
+        several = "".join(
+            f", or several {suffix} files, which are one set" for suffix in folder_suffixes()
         )
+        raise InputError(f"{len(files)} files were uploaded at once; expected one table{several}.")
     name = stored.keep_files(*files)
     st.session_state["uploaded"] = list(dict.fromkeys([*_uploaded(), state.stimuli(), name]))
     state.choose_stimuli(name)
@@ -214,27 +219,6 @@ def _found_marks(draft: Draft) -> list[str]:
     """Marks that were taken for missing in the columns that are features."""
     features = [name for name, role in draft.roles.items() if role in ("ordered", "nominal")]
     return list(dict.fromkeys(mark for name in features for mark in draft.marks.get(name, [])))
-
-
-def _treebank_choices(draft: Draft) -> None:
-    about = parameters()
-    level, sample, balance = about["level"], about["sample"], about["balance"]
-    names = [] if draft.base is None else [feature.name for feature in draft.base.features]
-    first, second = st.columns(2)
-    with first:
-        choices.choose_one(level.label, LEVELS, "level", "word", help=level.text)
-        most = _SAMPLE_MOST
-        choices.whole_number(sample.label, "sample", SAMPLE, 2, most, step=100, help=sample.text)
-    with second:
-        choices.choose_many(
-            balance.label,
-            list(dict.fromkeys([*names, *(choices.get("balance") or [])])),
-            "balance",
-            [],
-            placeholder="as they come",
-            help=balance.text,
-        )
-        state.field("sample_seed")
 
 
 def _preview(draft: Draft) -> None:

@@ -23,21 +23,19 @@ from mlem_core.estimators.registry import check_values
 from mlem_core.pairs.columns import AUTO
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.stimuli import datasets
+from mlem_core.stimuli.formats import FORMATS, find_files, find_format
 from mlem_core.stimuli.levels import STIMULUS
 from mlem_core.stimuli.stimulus_set import StimulusSet
-from mlem_core.stimuli.treebank import SUFFIX
 from pages.parts import choices, stored
 from pages.parts.choices import plain
 
 STEPS = ("read", "roles", "models")
-_OF_TABLES = ("sep", "encoding", "decimal", "na", "sheet", "header_row", "counts_from")
 # Choices of the form that name models, several texts each.
 OF_MODELS = tuple(
     name
     for name in names_in_section("groups of models")
     if isinstance(getattr(AnalysisSpec, name), tuple)
 )
-_OF_TREEBANKS = ("encoding", "level", "sample", "balance", "sample_seed")
 
 
 def stimuli() -> str:
@@ -63,11 +61,10 @@ def choose_stimuli(name: str) -> None:
 
 
 def kind(name: str) -> str:
-    """ "set" (built in), "treebank" or "table"."""
+    """ "set" (built in), or the name of the format, such as "table"."""
     if name in datasets.SETS:
         return "set"
-    path = stored.upload_path(name)
-    return "treebank" if path.is_dir() or path.suffix.lower() == SUFFIX else "table"
+    return find_format(find_files(str(stored.upload_path(name)))).name
 
 
 def value_of(name: str) -> Any:
@@ -102,10 +99,12 @@ def read_as() -> dict[str, Any]:
     Raises InputError: the upload is not on this machine; the URL holds what cannot be.
     """
     name = stimuli()
-    its = kind(name)
-    names = {"table": _OF_TABLES, "treebank": _OF_TREEBANKS}.get(its, ())
-    path = name if its == "set" else str(stored.upload_path(name))
-    return {"stimuli": path, **{one: value_of(one) for one in names}}
+    if name in datasets.SETS:
+        return {"stimuli": name}
+    # The roles of columns are given in the next step.
+    options = [option for option in FORMATS[kind(name)].options if option != "roles"]
+    path = str(stored.upload_path(name))
+    return {"stimuli": path, **{option: value_of(option) for option in options}}
 
 
 def pairs(name: str) -> dict[str, Any]:

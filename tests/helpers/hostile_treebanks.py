@@ -4,16 +4,15 @@ import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain, cycle
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from helpers.damaging import damaged_bytes
 from helpers.feeding import Fate, Hostile, later
-from mlem_core.stimuli import datasets
+from mlem_core.stimuli.datasets import SETS
 
-SHIPPED = Path(datasets.__file__).parent / "sets" / "treebank.conllu"
+SHIPPED = SETS["treebank"].file
 ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC = range(10)
 Block = tuple[list[str], list[list[str]]]  # comments, and tokens of ten cells
 

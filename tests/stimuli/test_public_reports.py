@@ -9,7 +9,7 @@ import openpyxl
 from helpers.inputs import for_each, refused
 
 from mlem_core import read_csv
-from mlem_core.stimuli.treebank import read_treebank
+from mlem_core.extensions.treebank.stimuli import read_treebank
 
 NOUNS = ["dog", "child", "nurse", "king", "bird", "farmer"]
 TEXTS = [f"the {noun} sees it" for noun in NOUNS]

@@ -1,6 +1,6 @@
 """A treebank as stimuli: its words, or its sentences, with the features of its annotation.
 
-Words. A stimulus is a written word (`word_index` counts these; see `reading.conllu` for how a
+Words. A stimulus is a written word (`word_index` counts these; see `conllu` for how a
 sentence is written). Punctuation is none, nor are the parts of a multiword token. The features:
 
 - `upos`, and each morphological feature with two values that are frequent enough, under its name
@@ -37,15 +37,17 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError, check_choice, unknown
 from mlem_core.base.resources import check_memory
 from mlem_core.base.text import listed, many, short, some
+from mlem_core.extensions.treebank.conllu import NO_VALUE, Sentence, Treebank, read_sentences
 from mlem_core.stimuli import table_warnings as doubts
-from mlem_core.stimuli.added import count_words
 from mlem_core.stimuli.columns import NUMBER, texts
-from mlem_core.stimuli.reading.conllu import NO_VALUE, Sentence, Treebank, read_sentences
+from mlem_core.stimuli.datasets import SETS, BuiltInSet
+from mlem_core.stimuli.formats import FORMATS, StimulusFormat
 from mlem_core.stimuli.reading.content import Source
 from mlem_core.stimuli.stimulus_csv import CARRIED, from_frame
-from mlem_core.stimuli.stimulus_set import UNIT, StimulusSet, bare
+from mlem_core.stimuli.stimulus_set import UNIT, StimulusSet, bare, count_words
 
-LEVELS = ("word", "sentence")
+# What a stimulus is, with labels.
+LEVELS = {"word": "words in their sentences", "sentence": "whole sentences"}
 SUFFIX = ".conllu"
 # Of a larger treebank a sample is taken where none is asked for: about as many as `probing` has.
 SAMPLE = 2_000
@@ -61,16 +63,6 @@ _SUBJECTS = frozenset({"nsubj", "csubj", "expl"})
 _OWN = ("upos", "relation", "head_distance", "head_direction", "depth")
 _COUNTED = ("word_position", "word_length", "sentence_length")
 _NOMINAL = ("upos", "relation", "head_direction", "root_tense")
-
-
-def treebank_paths(place: str) -> list[Path]:
-    """The .conllu files that a path, a folder or a pattern (`ud/*-dev.conllu`) names, sorted."""
-    path = Path(place)
-    if path.is_dir():
-        return sorted(path.glob(f"*{SUFFIX}"))
-    if any(char in path.name for char in "*?[") and not path.exists():
-        return sorted(path.parent.glob(path.name))
-    return [path]
 
 
 def read_treebank(
@@ -326,3 +318,24 @@ def _balanced(
         total += int(sizes[group])
         left = np.delete(left, places[best])
     return np.array(chosen)
+
+
+def _read_files(paths: Sequence[Path], source: Any) -> StimulusSet:
+    sample = source.sample, source.balance, source.sample_seed
+    return read_treebank(paths, source.level, *sample, source.encoding)
+
+
+def _read_set(entry: BuiltInSet) -> StimulusSet:
+    return replace(read_treebank(entry.file), name=entry.name, notes=())
+
+
+FORMATS.register(
+    StimulusFormat(
+        "treebank",
+        (SUFFIX,),
+        _read_files,
+        ("encoding", "level", "sample", "balance", "sample_seed"),
+        reads_folders=True,
+    )
+)
+SETS.register(BuiltInSet("treebank", Path(__file__).parent / "treebank.conllu", read=_read_set))

@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 from helpers.inputs import for_each, refused
 
+from mlem_core.extensions.treebank.stimuli import read_treebank, sample_rows
 from mlem_core.stimuli import datasets
-from mlem_core.stimuli.treebank import read_treebank, sample_rows, treebank_paths
+from mlem_core.stimuli.formats import find_files
 
 FILE = datasets.SETS["treebank"].file
 
@@ -160,8 +161,8 @@ def test_files_folders_and_patterns(tmp_path):
         (tmp_path / f"{name}.conllu").write_text(TREE if name == "a" else OTHER)
     (tmp_path / "readme.txt").write_text("x")
     both = [tmp_path / "a.conllu", tmp_path / "b.conllu"]
-    assert treebank_paths(str(tmp_path)) == treebank_paths(str(tmp_path / "*.conllu")) == both
-    assert treebank_paths(str(both[0])) == both[:1]
+    assert find_files(str(tmp_path)) == find_files(str(tmp_path / "*.conllu")) == both
+    assert find_files(str(both[0])) == both[:1]
     with refused("cannot be read"):
         read_treebank([tmp_path / "none.conllu"])
     stimuli = read_treebank(both)
