@@ -29,6 +29,7 @@ BUILT_IN = (
     "repeated_measures",
     "replication",
     "systems",
+    "text_features",
     "treebank",
     "web_page",
 )

@@ -17,7 +17,7 @@ from mlem_core.extensions.candidates.candidate_search import BLOCKS, common_shar
 from mlem_core.inference.intervals import SIGNIFICANT
 from mlem_core.inference.resample import jackknife
 from mlem_core.pairs.resampling_units import StimulusUnits
-from mlem_core.stimuli.added import Candidate
+from mlem_core.stimuli.candidates import Candidate
 from mlem_core.stimuli.stimulus_csv import from_frame
 from validation.units import labels, pairs_and_terms, simulated
 from validation.work import Row, Task

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -14,18 +13,17 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import SEEDS, frozen, option, parse_names, several
 from mlem_core.representations.registry import identity
 from mlem_core.stimuli import datasets
-from mlem_core.stimuli.added import ADDED, LANGUAGE, add_feature, merge_rare, with_values
+from mlem_core.stimuli.candidates import CANDIDATES
 from mlem_core.stimuli.distance_features import with_rdm, with_vector
 from mlem_core.stimuli.formats import FORMATS, find_files, find_format, folder_suffixes
 from mlem_core.stimuli.reading.content import parse_decimal, parse_marks, parse_separator
 from mlem_core.stimuli.reading.header import MOST_ROWS
 from mlem_core.stimuli.roles import ROLES, parse_role
+from mlem_core.stimuli.steps import ordered_steps
 from mlem_core.stimuli.stimulus_set import StimulusSet
 from mlem_core.stimuli.word_numbers import AUTO, COUNTS_FROM
 from mlem_core.storage.digests import Stamp, changed, stamp
 
-# Of a word in a causal model, which `add` names behind a colon; the second of the word as a whole.
-SURPRISAL, WORD_SURPRISAL = "surprisal", "word_surprisal"
 # Stimuli of a treebank: each a word in its sentence, or a sentence.
 _LEVELS = ("word", "sentence")
 
@@ -44,11 +42,9 @@ def _stimuli_help() -> str:
 
 
 def _add_help() -> str:
-    each = "; ".join(f"{name}: {added.help}" for name, added in ADDED.items())
-    return (
-        f"Features to add. {each}; surprisal:MODEL: of the word, in bits, in a causal model; "
-        "word_surprisal:MODEL: the same of the word as a whole, with its end."
-    )
+    features = [entry for entry in CANDIDATES.values() if entry.help]
+    named = [f"{f.name}{':MODEL' * f.needs_model}: {f.help}" for f in features]
+    return f"Features to add. {'; '.join(named)}."
 
 
 @dataclass(frozen=True)
@@ -161,7 +157,7 @@ class StimulusSource:
     )
     add: tuple[str, ...] = option((), "Added features", _add_help, metavar="a,b", parse=parse_names)
     language: str = option(
-        LANGUAGE, "Language", "The language of frequencies, by its code.", metavar="CODE"
+        "en", "Language", "The language of frequencies, by its code.", metavar="CODE"
     )
     merge_rare: tuple[tuple[str, int], ...] = option(
         (),
@@ -229,8 +225,8 @@ class StimulusSource:
 
     @property
     def scoring_models(self) -> tuple[str, ...]:
-        """The models that give surprisal."""
-        return tuple(filter(None, map(_scoring_model, self.add)))
+        """Models that are run for the features, such as those that give surprisal."""
+        return tuple(model for step in ordered_steps() for model in step.models(self))
 
 
 _FIELDS = fields(StimulusSource)
@@ -267,11 +263,8 @@ def _load(source: StimulusSource, state: _State) -> StimulusSet:
 
 def _loaded(source: StimulusSource, paths: list[Path]) -> StimulusSet:
     stimuli = _read(source, paths)
-    for name in source.add:
-        stimuli = _added(stimuli, name, source.language)
-    stimuli = stimuli.with_kinds(source.ordered, source.nominal)
-    for name, least in source.merge_rare:
-        stimuli = merge_rare(stimuli, name, least)
+    for step in ordered_steps():
+        stimuli = step.change(stimuli, source)
     for name, columns in source.vectors:
         stimuli = with_vector(stimuli, name, columns)
     for name, path in source.rdms:
@@ -292,38 +285,6 @@ def _read(source: StimulusSource, paths: list[Path]) -> StimulusSet:
     form = find_format(paths)
     _check_options(source, f"a {form.name}", form.options)
     return form.read(paths, source)
-
-
-def _scoring_model(name: str) -> str:
-    """The model of an added feature "surprisal:MODEL" or so; "" of any other."""
-    what, _, model = name.partition(":")
-    return model if what in (SURPRISAL, WORD_SURPRISAL) else ""
-
-
-def added_column(name: str) -> str:
-    """Column name of an added feature: `surprisal_gpt2` of "surprisal:gpt2"."""
-    what, model = name.partition(":")[0], _scoring_model(name)
-    return f"{what}_{re.sub(r'[^0-9A-Za-z]+', '_', Path(model).name)}" if model else name
-
-
-def as_added(candidate: str, models: Iterable[str]) -> str:
-    """Entry of `add` that makes a candidate a feature; "" where none does.
-
-    `models` are those that may have given its surprisal.
-    """
-    entries = (*ADDED, *(f"{SURPRISAL}:{model}" for model in models))
-    return next((entry for entry in entries if added_column(entry) == candidate), "")
-
-
-def _added(stimuli: StimulusSet, name: str, language: str) -> StimulusSet:
-    model = _scoring_model(name)
-    if not model:
-        return add_feature(stimuli, name, language)
-    from mlem_core.representations.predictions import surprisal
-
-    whole = name.startswith(WORD_SURPRISAL)
-    values = surprisal(stimuli, model, whole_words=whole)
-    return with_values(stimuli, added_column(name), values)
 
 
 def _check_options(source: StimulusSource, what: str, meaningful: Sequence[str]) -> None:

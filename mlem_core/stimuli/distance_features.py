@@ -22,7 +22,6 @@ from mlem_core.base.errors import InputError, readable, unknown
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import many, short, some
 from mlem_core.base.typing import FloatArray
-from mlem_core.stimuli.added import with_column
 from mlem_core.stimuli.columns import GIVEN, NUMBER, Kind, rows_of_numbers, texts
 from mlem_core.stimuli.neural_rows import checked_distances, naming_column, rows_by_name
 from mlem_core.stimuli.reading.content import content, decode
@@ -216,7 +215,7 @@ def _added(
         raise InputError(
             f"{name!r} cannot be the name of a feature, which begins with no underscore."
         )
-    added = with_column(stimuli, name, values, kind)
+    added = stimuli.with_feature(name, values, kind)
     return replace(added, rdms={**stimuli.rdms, name: rdm})
 
 

@@ -19,8 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.stimuli.added import neighbour
-from mlem_core.stimuli.stimulus_set import UNIT, StimulusSet, group_name
+from mlem_core.stimuli.stimulus_set import UNIT, StimulusSet, group_name, neighbouring_words
 
 STIMULUS = "stimulus"
 # A unit nearly settles a feature where two of its stimuli differ by that much less than any two;
@@ -55,8 +54,8 @@ def recurring_units(stimuli: StimulusSet) -> dict[str, IntArray]:
     units[group_name(stimuli)] = stimuli.groups
     if stimuli.word_index is not None:
         units["place"] = _numbers(stimuli.word_index)
-        units["previous word"] = _numbers(neighbour(-1, stimuli))
-        units["next word"] = _numbers(neighbour(1, stimuli))
+        units["previous word"] = _numbers(neighbouring_words(stimuli, -1))
+        units["next word"] = _numbers(neighbouring_words(stimuli, 1))
         columns = {str(name).strip("_").lower(): name for name in stimuli.table}
         for name in PARTS_OF_SPEECH:
             if name in columns:

@@ -23,13 +23,15 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.parameters import names_in
-from mlem_core.base.text import listed, many, some
+from mlem_core.base.text import listed, many, short, some
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.stimuli.columns import GIVEN, Kind, coded, override_kinds, texts, typed_column
 from mlem_core.stimuli.table_warnings import Doubt
 
 # The column that says what recurs from sentence to sentence, where that is not the word.
 ITEM = "item"
+# What stands in the place of a word before the first one, and after the last.
+NO_WORD = "(none)"
 # Columns whose names begin so say what else recurs, such as the document: they are no features.
 UNIT = "_unit_"
 _INSIDE = re.compile(r"\w")
@@ -234,6 +236,23 @@ class StimulusSet:
         features = tuple(Feature(name, kind) for name, kind in kinds.items())
         return replace(self, table=pd.DataFrame(columns), features=features)
 
+    def with_feature(self, name: str, values: Any, kind: Kind) -> StimulusSet:
+        """Stimulus set with a further feature: values (n_stimuli,).
+
+        Raises InputError: a column of that name is there; all stimuli have the same value.
+        """
+        taken = [str(column) for column in self.table]
+        if name in taken:
+            raise InputError(
+                f"{self.name} has a column {name!r} already; its columns are "
+                f"{listed([short(column) for column in taken], most=20)}."
+            )
+        column = typed_column(name, texts(pd.Series(values)), kind)
+        if len(column.dropna().unique()) < 2:
+            raise InputError(f"{name!r} has the same value for all stimuli; no two differ in it.")
+        table = self.table.assign(**{name: column.to_numpy()})
+        return replace(self, table=table, features=(*self.features, Feature(name, kind)))
+
 
 def group_name(stimuli: StimulusSet) -> str:
     """The name of what stays together: "sentence"; "stimulus" or "group" of what is no text."""
@@ -321,6 +340,19 @@ def words_at(sentences: Sequence[str], index: IntArray) -> list[str]:
     """The word of each sentence at its index, which is from 0 and in the sentence: (n_rows,)."""
     split = lru_cache(_RECENT)(str.split)
     return [split(text)[place] for text, place in zip(sentences, index.tolist(), strict=True)]
+
+
+def neighbouring_words(stimuli: StimulusSet, step: int) -> list[str]:
+    """Word that stands so many words after each stimulus, as `bare` has it: (n_stimuli,).
+
+    `NO_WORD` where the sentence ends before.
+    """
+    assert stimuli.word_index is not None  # they are words
+    neighbours = []
+    for sentence, place in zip(stimuli.sentences, stimuli.word_index + step, strict=True):
+        words = sentence.split()
+        neighbours.append(bare(words[place]) if 0 <= place < len(words) else NO_WORD)
+    return neighbours
 
 
 def occurrences(

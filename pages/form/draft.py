@@ -10,8 +10,9 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from mlem_core.analysis.source import StimulusSource, added_column
+from mlem_core.analysis.source import StimulusSource
 from mlem_core.base.errors import InputError
+from mlem_core.stimuli.candidates import added_column
 from mlem_core.stimuli.reading.content import ReadAs
 from mlem_core.stimuli.reading.table import Table
 from mlem_core.stimuli.stimulus_set import StimulusSet

@@ -10,13 +10,13 @@ import pandas as pd
 import streamlit as st
 
 from mlem_core.analysis.diagnostics import lint
-from mlem_core.analysis.source import SURPRISAL
+from mlem_core.analysis.source import StimulusSource
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import many
 from mlem_core.figures.stimuli import feature_correlations
 from mlem_core.representations.registry import MODELS, packaged
-from mlem_core.stimuli.added import ADDED, LANGUAGE, languages
+from mlem_core.stimuli.candidates import CANDIDATES, SURPRISAL, added_features
 from mlem_core.stimuli.columns import text_of
 from mlem_core.stimuli.roles import ROLES
 from mlem_core.stimuli.stimulus_set import StimulusSet
@@ -149,21 +149,22 @@ def _free(draft: Draft) -> None:
     chosen = choices.get("add") or []
     there = set(draft.base.table.columns) if draft.base is not None else set()
     words = draft.base is None or draft.base.level == "word"
-    if draft.base is not None and draft.base.level == "stimulus":
+    addable = added_features()
+    if not addable or (draft.base is not None and draft.base.level == "stimulus"):
         return
     offered = [
         name
-        for name, added in ADDED.items()
+        for name, added in addable.items()
         if name not in there and (words or not added.words_only)
     ]
-    if words:
+    if words and SURPRISAL in CANDIDATES:
         offered += [f"{SURPRISAL}:{name}" for name in packaged() if MODELS[name].causal]
     options = list(dict.fromkeys([*offered, *chosen]))
     now = [name for name in options if name in chosen]
 
     def label(name: str) -> str:
         what, colon, model = name.partition(":")
-        named = ADDED[what].label.removeprefix("the ") if what in ADDED else plain(what)
+        named = addable[what].label.removeprefix("the ") if what in addable else plain(what)
         return f"{what.replace('_', ' ')} in {model}" if colon else named
 
     with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -177,12 +178,13 @@ def _free(draft: Draft) -> None:
             "when the analysis runs.",
             **choices.bound(f"form add {draft.name}", now, partial(choices.put, "add")),
         )
-        if "frequency" in chosen:
+        languages = [addable[name].languages for name in chosen if name in addable]
+        if language_codes := next(filter(None, languages), None):
             choices.choose_one(
                 "Language of frequencies",
-                languages(),
+                language_codes(),
                 "language",
-                LANGUAGE,
+                StimulusSource.language,
                 width=180,
                 help="Of the word list that log frequencies are from, by its code.",
             )

@@ -178,7 +178,7 @@ def test_surprisal_is_of_the_model_as_it_is_now(two, tmp_path, monkeypatch):
         given.append(float((model / "model.safetensors").read_text()))
         return np.array([given[-1], 0.0])
 
-    monkeypatch.setattr("mlem_core.representations.predictions.surprisal", surprisal)
+    monkeypatch.setattr("mlem_core.extensions.text_features.surprisal.surprisal", surprisal)
     for now in ("1", "1", "3"):
         (model / "model.safetensors").write_text(now)
         assert asked.load_stimuli().values("surprisal_model")[0] == float(now)

@@ -14,8 +14,8 @@ from scipy.spatial.distance import pdist, squareform
 from mlem_core import AnalysisSpec, Store, write_csv
 from mlem_core.analysis.source import StimulusSource
 from mlem_core.analysis.spec import names_in_section, parameters
+from mlem_core.extensions.text_features.features import frequency
 from mlem_core.stimuli import datasets
-from mlem_core.stimuli.added import frequency
 from mlem_core.tasks import analyses
 from pages.form import models, state
 from pages.form.draft import draft

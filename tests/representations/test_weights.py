@@ -22,6 +22,7 @@ from helpers.tiny import close, sentence_stimuli, word_stimuli
 
 from mlem_core import Store, from_frame, write_csv
 from mlem_core.analysis.source import StimulusSource
+from mlem_core.extensions.text_features.surprisal import begins_word, surprisal
 from mlem_core.representations import forward
 from mlem_core.representations import layers as representations
 from mlem_core.representations.bidirectional import (
@@ -32,7 +33,7 @@ from mlem_core.representations.extraction import ExtractionOptions
 from mlem_core.representations.forward import hidden_states, quietly
 from mlem_core.representations.layers import from_model
 from mlem_core.representations.loading import load_with_head, open_model, read_once, read_packed
-from mlem_core.representations.predictions import begins_word, surprisal, word_predictions
+from mlem_core.representations.predictions import word_predictions
 from mlem_core.representations.registry import locate
 from mlem_core.representations.tokens import (
     POOLINGS,

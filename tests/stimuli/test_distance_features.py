@@ -1,17 +1,14 @@
 """Features that are given by distances or follow from the stimuli, and the levels of features."""
 
 import itertools
-from collections import Counter
 
 import numpy as np
 import pandas as pd
 import pytest
-import wordfreq
 from helpers.inputs import for_each, refused
 from scipy.spatial.distance import pdist, squareform
 
 from mlem_core.analysis.source import StimulusSource
-from mlem_core.stimuli.added import add_feature, merge_rare
 from mlem_core.stimuli.distance_features import (
     euclidean,
     read_kept,
@@ -210,49 +207,6 @@ def test_a_source_reads_them_and_sees_that_a_file_has_changed(tmp_path):
             StimulusSource(vectors=[text])
         with refused("NAME=FILE"):
             StimulusSource(rdms=[text])
-
-
-SENTENCES = ["The dog, he runs.", "The dog, he runs.", "a zxqvk sleeps"]
-WORDS = from_frame(
-    pd.DataFrame({"sentence": SENTENCES, "word_index": [1, 3, 1], "f": [1, 2, 3]}), "words"
-)
-
-
-@for_each(
-    "name, expected",
-    ("word_length", [3, 4, 5]),
-    ("word_position", [1, 3, 1]),
-    ("position_from_end", [2, 0, 1]),
-    ("sentence_length", [4, 4, 3]),
-    ("frequency", [*(wordfreq.zipf_frequency(w, "en") for w in ("dog", "runs")), np.nan]),
-)
-def test_a_feature_has_the_values_that_are_known(name, expected):
-    np.testing.assert_array_equal(add_feature(WORDS, name).values(name), expected)
-    assert name not in WORDS.table  # the stimuli that were given stay as they were
-    german = add_feature(WORDS, "frequency", "de").values("frequency")
-    assert german[1] == wordfreq.zipf_frequency("runs", "de")
-
-
-def test_rare_values_become_one():
-    values = [*"aaaaaabbbbbccdd", None, "e"]
-    frame = pd.DataFrame({"sentence": [f"s {k}" for k in range(17)], "kind": values})
-    stimuli = from_frame(frame.assign(other=["x", "other", *"y" * 15]), "made up")
-    for least in (2, 3, 6):
-        counts = Counter(values)
-        expected = [v if v is None or counts[v] >= least else "other" for v in values]
-        found = merge_rare(stimuli, "kind", least)
-        assert list(found.values("kind")) == expected
-    assert "4 values of kind with fewer than 6 stimuli (10 stimuli in all)" in found.notes[-1]
-    assert list(stimuli.values("kind")) == values
-    assert set(merge_rare(stimuli, "other", 3).values("other")) == {"y", "other (rare)"}
-    assert "none was merged" in merge_rare(found, "kind", 2).notes[-1]
-    for name, least, facts in (
-        ("kind", 7, "'a', has 6"),
-        ("kind", 1, "at least 2"),
-        ("x", 2, "'x'"),
-    ):
-        with refused(facts):
-            merge_rare(stimuli, name, least)
 
 
 RNG = np.random.default_rng(0)

@@ -11,7 +11,6 @@ from helpers.inputs import as_csv, for_each, refused
 from mlem_core import from_frame, read_csv
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.representations.tokens import pooled
-from mlem_core.stimuli.added import add_feature
 from mlem_core.stimuli.levels import level_of
 from mlem_core.stimuli.reading.table import read_table
 from mlem_core.stimuli.roles import ROLES, TEMPLATE, apply_roles, guess_roles
@@ -121,8 +120,6 @@ def test_stimuli_may_be_no_text():
         read(text, roles={"stimulus": "stimulus", "f": "word_index"})
     with refused("stimulus in row 2"):
         from_frame(IMAGES.assign(stimulus=["a", ""] + [*"bcdefgh"]), "mine")
-    with refused("word_length", "mine"):
-        add_feature(stimuli, "word_length")
     with refused("no text", "files of representations"):
         pooled(stimuli.level, "standard")
 
@@ -195,12 +192,6 @@ def test_thousands_among_decimal_commas_are_said():
 
 
 MARKED = "sentence;f;g\nl'été;1,5;-\nun œuf;2;x\nla mère;-;y\n".encode("cp1252")
-WORDS = from_frame(
-    pd.DataFrame(
-        {"sentence": ["The dog runs.", "a zxqvk", "a cat"], "word_index": 1, "f": [1, 2, 3]}
-    ),
-    "words",
-)
 
 
 @for_each(
@@ -215,7 +206,6 @@ WORDS = from_frame(
         "mine.csv was read as Windows-1252 text separated by semicolons; numbers have a "
         "decimal comma; '-' is a missing value.",
     ),
-    (lambda: add_feature(WORDS, "frequency").notes, "frequency is missing for 1 of 3 stimuli."),
 )
 def test_what_is_said_of_a_table(notes, sentence):
     assert notes() == (sentence,)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.source import SURPRISAL, added_column
 from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import student_quantile
 from mlem_core.base.parallel import on_all_cores
@@ -29,9 +29,10 @@ from mlem_core.pairs.moment_sums import layer_moments
 from mlem_core.pairs.moments import PairMoments, pair_moments
 from mlem_core.pairs.resampling_units import Blocks
 from mlem_core.pairs.unit_sums import unit_sums
-from mlem_core.stimuli.added import Candidate, as_feature
+from mlem_core.stimuli.candidates import CANDIDATES, SURPRISAL, Candidate, added_column
+from mlem_core.stimuli.columns import guess_kind, texts, typed_column
 from mlem_core.stimuli.levels import exchanges, stimulus_exchange
-from mlem_core.stimuli.stimulus_set import Rdm, StimulusSet
+from mlem_core.stimuli.stimulus_set import ITEM, UNIT, Feature, Rdm, StimulusSet
 from mlem_core.storage.store import Store
 
 LeftOut = list[tuple[str, str]]
@@ -133,6 +134,54 @@ def _distances(pairs: LayerPairs) -> Candidate:
     rdm = Rdm(tuple(cells), square[np.ix_(values, values)])
     own = [cells[number] for number in of.reshape(-1)]
     return Candidate(name, f"the distances in {name}", lambda _: own, "rdm", rdm=rdm)
+
+
+# Columns that others stand for: the sentence, and the word in it.
+_PLACES = frozenset({"sentence", "word_index", "word", "sentence_id"})
+
+
+def stimulus_candidates(stimuli: StimulusSet) -> list[Candidate]:
+    """Candidates of a stimulus set: entries of `CANDIDATES`, then columns of its table.
+
+    A column of the table takes the place of an entry of its name.
+    """
+    features = {feature.name for feature in stimuli.features}
+    there = [str(name) for name in stimuli.table if str(name) not in _PLACES | features]
+    made = [
+        entry
+        for name, entry in CANDIDATES.items()
+        if name not in {*there, *features}
+        and not entry.needs_model
+        and (stimuli.level == "word" if entry.words_only else stimuli.level != "stimulus")
+    ]
+    return made + [
+        Candidate(
+            name,
+            f"the column {name}",
+            partial(_column, name),
+            None,
+            is_identity=name == ITEM or name.startswith(UNIT),
+        )
+        for name in there
+        if name not in stimuli.rdms
+    ]
+
+
+def _column(name: str, stimuli: StimulusSet) -> Any:
+    return stimuli.table[name]
+
+
+def as_feature(stimuli: StimulusSet, candidate: Candidate) -> StimulusSet:
+    """Stimuli with a candidate as their only feature.
+
+    Raises InputError: it cannot be computed.
+    """
+    cells = texts(pd.Series(candidate.values(stimuli)))
+    kind = candidate.kind or guess_kind(cells)
+    column = typed_column(candidate.name, cells, kind)
+    table = stimuli.table.assign(**{candidate.name: column.to_numpy()})
+    rdms = {} if candidate.rdm is None else {candidate.name: candidate.rdm}
+    return replace(stimuli, table=table, features=(Feature(candidate.name, kind),), rdms=rdms)
 
 
 # A candidate whose columns vary by less than this part beyond those of the features follows from

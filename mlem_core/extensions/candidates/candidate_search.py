@@ -26,13 +26,20 @@ from mlem_core.extensions.candidates.candidate_gains import (
     AugmentedFit,
     BaselineFit,
     model_candidates,
+    stimulus_candidates,
 )
 from mlem_core.inference.intervals import PERMUTATIONS, SIGNIFICANT, check_permutations
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation_null import corrected_p
 from mlem_core.inference.resample import check_enough, jackknife
-from mlem_core.stimuli.added import NO_WORD, Candidate, candidates_of, neighbour
-from mlem_core.stimuli.stimulus_set import StimulusSet, bare, group_name
+from mlem_core.stimuli.candidates import Candidate
+from mlem_core.stimuli.stimulus_set import (
+    NO_WORD,
+    StimulusSet,
+    bare,
+    group_name,
+    neighbouring_words,
+)
 from mlem_core.storage.store import Stage, Store
 
 # Units that recur, at least: of fewer nothing is said.
@@ -81,7 +88,7 @@ def _units(stimuli: StimulusSet) -> Iterator[tuple[str, list[str]]]:
     if stimuli.level == "word":
         words = [bare(word) for word in stimuli.words]
         yield "the word", words
-        before = zip(neighbour(-1, stimuli), words, strict=True)
+        before = zip(neighbouring_words(stimuli, -1), words, strict=True)
         # What begins a sentence has nothing before it that could differ.
         yield (
             "the word and the one before it",
@@ -255,7 +262,7 @@ def explain_rest(
 ) -> CandidateSearch:
     """Columns that would explain more of two layers' RSA, or of one layer, than the features do.
 
-    Candidates are those of `mlem_core.stimuli.added.candidates_of` and of `model_candidates`;
+    Candidates are those of `stimulus_candidates` and of `model_candidates`;
     `score_candidates` takes others. The result is kept.
 
     Parameters
@@ -286,7 +293,7 @@ def explain_rest(
         pairs = LayerPairs.of(analysis, chosen.layers, store, chosen.features)
         own = pairs.stimuli_of(analysis.stimuli).select(list(chosen.features))
         there, left_out = model_candidates(analysis, own, pairs, store)
-        asked, missing = [*candidates_of(own), *there], analysis.spec.missing
+        asked, missing = [*stimulus_candidates(own), *there], analysis.spec.missing
         rest = score_candidates(pairs, own, asked, missing, n_permutations, report)
         gone = pd.DataFrame(left_out, columns=rest.left_out.columns)
         return replace(rest, left_out=pd.concat((rest.left_out, gone), ignore_index=True))

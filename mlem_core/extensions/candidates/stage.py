@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.source import as_added
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.typing import Layer, Report
 from mlem_core.extensions.candidates.candidate_search import (
@@ -18,6 +17,7 @@ from mlem_core.extensions.candidates.candidate_search import (
     without_metric,
 )
 from mlem_core.figures.context import FigureContext
+from mlem_core.stimuli.candidates import find_added
 from mlem_core.storage.store import Store
 from mlem_core.tasks.followups import JobInput, JobType
 
@@ -48,7 +48,7 @@ def runs_with_candidates(context: FigureContext) -> dict[str, AnalysisSpec]:
     if search is None:
         return {}
     labels = dict(zip(search.columns["candidate"], search.columns["label"], strict=True))
-    added = {label: as_added(name, spec.models) for name, label in labels.items()}
+    added = {label: find_added(name, spec.models) for name, label in labels.items()}
     return {
         f"Add {label}": replace(spec, add=(*spec.add, column))
         for label, column in added.items()

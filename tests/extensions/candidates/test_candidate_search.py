@@ -16,6 +16,7 @@ from mlem_core.extensions.candidates.candidate_gains import (
     AugmentedFit,
     BaselineFit,
     explained_and_without,
+    stimulus_candidates,
 )
 from mlem_core.extensions.candidates.candidate_search import (
     common_share,
@@ -25,7 +26,6 @@ from mlem_core.extensions.candidates.candidate_search import (
 from mlem_core.inference.permuted_contributions import PermutedContributions
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.pair_columns import PairColumns
-from mlem_core.stimuli.added import CANDIDATES, as_feature, candidates_of
 
 WORDS = 3
 
@@ -68,7 +68,7 @@ def test_gains_are_those_of_explicit_pairs(kind):
     other = rng.integers(0, 5, n).astype(float) if kind == "numbers" else names
     layers = [rng.standard_normal((n, 4)) for _ in range(2)]
     pairs, stimuli = case(1, n, layers, _c=other)
-    (candidate,) = [one for one in candidates_of(stimuli) if one.name == "_c"]
+    (candidate,) = [one for one in stimulus_candidates(stimuli) if one.name == "_c"]
     fit = AugmentedFit.of(pairs, stimuli, candidate, "ignore")
     baseline = BaselineFit.of(pairs, pairs.units.blocks(3))
     moments = fit.pairs.statistics.moments
@@ -127,20 +127,6 @@ def test_a_planted_column_comes_first_in_python_and_on_the_command_line(
     assert pd.read_csv(out)["candidate"].tolist() == found.table["candidate"].tolist()
 
 
-def test_candidates_follow_from_words_and_sentences():
-    sentence = "Dogs (the old) ran, ran."
-    stimuli = from_frame(
-        pd.DataFrame({"sentence": sentence, "word_index": range(5), "x": list("ababa")}), "made"
-    )
-    made = {one.name: one for one in candidates_of(stimuli)}
-    found = {name: list(made[name].values(stimuli)) for name in CANDIDATES if name != "frequency"}
-    assert found["next_word"] == ["the", "old", "ran", "ran", "(none)"]
-    assert found["previous_word"] == ["(none)", "dogs", "the", "old", "ran"]
-    assert found["last_two_letters"] == ["gs", "he", "ld", "an", "an"]
-    assert found["punctuation"] == [" ", "( ", " )", " ,", " ."]
-    assert as_feature(stimuli, made["word_form"]).values("word_form").tolist()[-1] == "ran"
-
-
 def test_two_planted_columns_explain_more_together_and_one_layer_is_explained_alone():
     n, rng = 150, np.random.default_rng(5)
     hidden = {name: rng.choice(["a", "b"], n) for name in ("_first", "_second")}
@@ -148,7 +134,7 @@ def test_two_planted_columns_explain_more_together_and_one_layer_is_explained_al
     moved = [np.eye(6)[2 * k + (own == "a")] for k, own in enumerate(hidden.values())]
     rows = [4 * moved[0] + 3 * moved[1] + rng.standard_normal((n, 6)) for _ in range(2)]
     pairs, stimuli = case(5, n, rows, **hidden, **noise)
-    asked = [one for one in candidates_of(stimuli) if one.name in {**hidden, **noise}]
+    asked = [one for one in stimulus_candidates(stimuli) if one.name in {**hidden, **noise}]
     found = score_candidates(pairs, stimuli, asked, n_permutations=39)
     # A copy adds nothing to what it copies.
     assert [*found.together["candidates"]] in (
@@ -219,7 +205,7 @@ def test_noise_earns_nothing():
         layers = [rng.standard_normal((n, 4))]
         layers += [layers[0] + 0.5 * rng.standard_normal((n, 4))]
         pairs, stimuli = case(seed, n, layers, **columns(seed, n, count))
-        asked = [one for one in candidates_of(stimuli) if one.name in candidates]
+        asked = [one for one in stimulus_candidates(stimuli) if one.name in candidates]
         found = score_candidates(pairs, stimuli, asked, n_permutations=59)
         gains.append(found.table["gain"].mean())
         first.append(found.table["p"].min() <= 0.05)
