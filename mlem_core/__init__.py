@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from mlem_core.inference.explanation import explain as explain
     from mlem_core.inference.explanation import with_intervals as with_intervals
     from mlem_core.inference.explanation_text import Explanation as Explanation
-    from mlem_core.stimuli.distance_features import with_rdm as with_rdm
-    from mlem_core.stimuli.distance_features import with_vector as with_vector
     from mlem_core.stimuli.reading.content import ReadAs as ReadAs
     from mlem_core.stimuli.roles import read_csv as read_csv
     from mlem_core.stimuli.stimulus_csv import from_frame as from_frame
@@ -59,7 +57,6 @@ _HOMES = {
     "base.errors": ("InputError",),
     "base.typing": ("Progress",),
     "comparing": ("ArrayComparison", "compare"),
-    "stimuli.distance_features": ("with_rdm", "with_vector"),
     "stimuli.reading.content": ("ReadAs",),
     "stimuli.roles": ("read_csv",),
     "stimuli.stimulus_set": ("Feature", "StimulusSet"),

@@ -24,6 +24,7 @@ BUILT_IN = (
     "candidates",
     "cluster",
     "decoding",
+    "distance_features",
     "erasure",
     "rank_estimators",
     "repeated_measures",

@@ -30,12 +30,9 @@ from mlem_core.measures.importance import Fits
 from mlem_core.measures.similarity import most_alike
 from mlem_core.pairs.statistics_file import load_statistics, save_statistics
 from mlem_core.representations.layers import Representations
-from mlem_core.stimuli.distance_features import read_kept, save_rdms
-from mlem_core.stimuli.stimulus_csv import write_csv
+from mlem_core.stimuli.saved_stimuli import STIMULI, read_saved, save_stimuli
 from mlem_core.stimuli.stimulus_set import StimulusSet
 
-# Beside stimuli.csv, where features are given by their distances.
-RDMS = "rdms.npz"
 PAIR_ERRORS = "pair_errors.csv"
 VARIANCE = "variance.csv"
 # Of an estimator that is fitted to single pairs.
@@ -47,9 +44,7 @@ OTHERWISE_CODED = "otherwise_coded.npz"
 def save_analysis(analysis: Analysis, folder: Path | str) -> None:
     """Write the analysis into an existing folder: plain CSV, JSON and .npy, no pickle."""
     target = Path(folder)
-    write_csv(analysis.whole, target / "stimuli.csv")
-    if analysis.whole.rdms:
-        save_rdms(analysis.whole, target / RDMS)
+    save_stimuli(analysis.whole, target)
     save_statistics(analysis.pairs, target / "pairs.npz")
     if analysis.otherwise_coded is not None:
         save_statistics(analysis.otherwise_coded, target / OTHERWISE_CODED)
@@ -151,7 +146,7 @@ def load_analysis(folder: Path | str) -> Analysis:
     source = Path(folder)
     about = _about(source)
     spec, kinds = AnalysisSpec.from_dict(about.spec), about.kinds
-    whole = read_kept(source / "stimuli.csv", kinds, about.stimuli, source / RDMS)
+    whole = read_saved(source / STIMULI, kinds, about.stimuli)
     whole = whole.select(list(kinds))
     maps, stress, errors, variance = {}, {}, pair_errors.none(), None
     if (source / PAIR_ERRORS).exists():

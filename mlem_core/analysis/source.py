@@ -14,12 +14,11 @@ from mlem_core.base.parameters import SEEDS, frozen, option, parse_names, severa
 from mlem_core.representations.registry import identity
 from mlem_core.stimuli import datasets
 from mlem_core.stimuli.candidates import CANDIDATES
-from mlem_core.stimuli.distance_features import with_rdm, with_vector
 from mlem_core.stimuli.formats import FORMATS, find_files, find_format, folder_suffixes
 from mlem_core.stimuli.reading.content import parse_decimal, parse_marks, parse_separator
 from mlem_core.stimuli.reading.header import MOST_ROWS
 from mlem_core.stimuli.roles import ROLES, parse_role
-from mlem_core.stimuli.steps import ordered_steps
+from mlem_core.stimuli.steps import ordered_steps, step_files
 from mlem_core.stimuli.stimulus_set import StimulusSet
 from mlem_core.stimuli.word_numbers import AUTO, COUNTS_FROM
 from mlem_core.storage.digests import Stamp, changed, stamp
@@ -246,7 +245,7 @@ _State = tuple[tuple[tuple[Path, Stamp | None], ...], tuple[str, ...]]
 
 
 def _state(source: StimulusSource) -> _State:
-    files = [*source.stimulus_files, *(Path(path) for _, path in source.rdms)]
+    files = [*source.stimulus_files, *step_files(source)]
     return tuple((path, stamp(path)) for path in files), tuple(map(identity, source.scoring_models))
 
 
@@ -265,10 +264,6 @@ def _loaded(source: StimulusSource, paths: list[Path]) -> StimulusSet:
     stimuli = _read(source, paths)
     for step in ordered_steps():
         stimuli = step.change(stimuli, source)
-    for name, columns in source.vectors:
-        stimuli = with_vector(stimuli, name, columns)
-    for name, path in source.rdms:
-        stimuli = with_rdm(stimuli, name, path)
     return stimuli
 
 

@@ -19,6 +19,7 @@ from mlem_core.cli.streams import (
 from mlem_core.stimuli.columns import guess_kind, text_of
 from mlem_core.stimuli.datasets import SETS
 from mlem_core.stimuli.formats import folder_suffixes
+from mlem_core.stimuli.steps import ordered_steps
 from mlem_core.stimuli.stimulus_csv import write_csv
 
 
@@ -29,8 +30,8 @@ def add_stimuli_options(command: argparse.ArgumentParser) -> None:
         metavar="NAME|FILE",
         help=", ".join([*SETS, "a file", *(f"a folder of {each}" for each in folder_suffixes())]),
     )
-    # A CSV holds no distances.
-    written = [name for name in READING if name not in ("vectors", "rdms")]
+    not_written = [step.name for step in ordered_steps() if not step.fits_csv]
+    written = [name for name in READING if name not in not_written]
     add_inputs(command, [*written, "ordered", "nominal"])
     command.add_argument("--out", required=True, metavar="FILE.csv", help="the file to write")
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from plotly.offline import get_plotlyjs
 
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.files import RDMS
 from mlem_core.analysis.results import Results, write_tables
 from mlem_core.base.files import replacing, scratch
 from mlem_core.base.text import as_markdown
@@ -27,14 +26,12 @@ from mlem_core.report.analysis_tables import TableOptions, analysis_tables
 from mlem_core.report.formats import in_zip, pictures
 from mlem_core.report.methods import texts, uncertainty
 from mlem_core.report.portable import (
-    STIMULI,
     model_names,
     portable,
     renamed,
     renamed_context,
 )
-from mlem_core.stimuli.distance_features import save_rdms
-from mlem_core.stimuli.stimulus_csv import write_csv
+from mlem_core.stimuli.saved_stimuli import save_stimuli
 from mlem_core.storage.store import Store
 
 
@@ -80,9 +77,7 @@ def write_archive(
     with scratch("archive") as home:
         folder = home / "files"
         write_tables(folder, tables, manifest)
-        write_csv(analysis.whole, folder / STIMULI)
-        if analysis.whole.rdms:
-            save_rdms(analysis.whole, folder / RDMS)
+        save_stimuli(analysis.whole, folder)
         files = {path.name: path.read_bytes() for path in folder.iterdir()}
     shown = context.results, context.selection, context.drawing.names
     written = texts(leaving, *shown, uncertainty(context))

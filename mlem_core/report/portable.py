@@ -19,8 +19,8 @@ from mlem_core.base.labels import Names
 from mlem_core.figures.context import FigureContext, FigureOptions
 from mlem_core.representations.model_paths import place_of
 from mlem_core.representations.registry import base_name, comes_along, packaged
+from mlem_core.stimuli.saved_stimuli import STIMULI
 
-STIMULI = "stimuli.csv"
 # Their fields may hold names of models.
 _RENAMED = (Analysis, AnalysisSpec, FigureOptions, Names, Results, Selection)
 

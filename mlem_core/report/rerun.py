@@ -9,11 +9,11 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.files import RDMS
 from mlem_core.analysis.layer_sources import LEFT_OUT
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec, with_files
@@ -23,10 +23,10 @@ from mlem_core.base.text import many, short
 from mlem_core.base.typing import Report
 from mlem_core.report.analysis_tables import MANIFEST, Manifest, analysis_tables, read_manifest
 from mlem_core.report.formats import csv_bytes
-from mlem_core.report.portable import STIMULI
 from mlem_core.stimuli.datasets import SETS
-from mlem_core.stimuli.distance_features import read_kept
 from mlem_core.stimuli.formats import find_files
+from mlem_core.stimuli.saved_stimuli import STIMULI, read_saved
+from mlem_core.stimuli.steps import ordered_steps
 from mlem_core.stimuli.stimulus_set import StimulusSet
 from mlem_core.storage.digests import sha256_file
 from mlem_core.storage.store import Store
@@ -190,13 +190,19 @@ def _read_stimuli(
     """
     about, option = manifest.stimuli, "--stimuli FILE"
     if given is not None and about.as_written:
-        stimuli = read_kept(Path(given), about.features, about.name, Path(given).with_name(RDMS))
+        stimuli = read_saved(Path(given), about.features, about.name)
     elif given is None and spec.stimuli in SETS:
         stimuli = spec.load_stimuli()
     else:
         file = given or _input_file(spec.stimuli, folder, option)
-        rdms = tuple((name, _input_file(path, folder, option)) for name, path in spec.rdms)
-        stimuli = replace(spec, stimuli=file, rdms=rdms).load_stimuli()
+        named: dict[str, Any] = {
+            step.name: tuple(
+                (name, _input_file(path, folder, option)) for name, path in getattr(spec, step.name)
+            )
+            for step in ordered_steps()
+            if step.names_files
+        }
+        stimuli = replace(spec, stimuli=file, **named).load_stimuli()
     if stimuli.select(spec.features).digest != about.digest:
         raise InputError(
             f"the stimuli {short(stimuli.name)} are not those of the analysis; name the file of "

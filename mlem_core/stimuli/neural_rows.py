@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import short, some
-from mlem_core.base.typing import IntArray
+from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.stimuli.columns import text_of, texts
 from mlem_core.stimuli.stimulus_set import StimulusSet
 
@@ -286,3 +286,18 @@ def are_distances(square: NDArray[Any]) -> bool:
     with contextlib.suppress(InputError):
         return len(checked_distances(square, "", complete=False)) > 0
     return False
+
+
+def symmetric_distances(distances: FloatArray, what: str, names: Sequence[str]) -> FloatArray:
+    """Distances (n, n), symmetric to the last digit; parameters as of `checked_distances`.
+
+    Raises InputError: as it does; 0 everywhere, or too large.
+    """
+    distances = checked_distances(distances, what, names)
+    largest = float(distances.max(initial=0.0))
+    if not 0 < largest <= 1e300:
+        raise InputError(
+            f"the largest distance of {what} is {largest:g}; expected one above 0 and up to 1e300."
+        )
+    # Halves first: the sum of two large numbers may be too large.
+    return np.asarray(distances / 2 + distances.T / 2)

@@ -92,7 +92,7 @@ class StimulusSet:
     groups : (n_stimuli,) int64, codes 0.. of `sentence_id`, without that column of `sentence`
     notes : sentences about how they were read, where that is not as the contract has it
     doubts : those of the notes that a choice settles
-    rdms : of each feature that is given by its distances, see `mlem_core.stimuli.distance_features`
+    rdms : of each feature that is given by its distances
     """
 
     name: str

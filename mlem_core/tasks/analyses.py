@@ -25,6 +25,7 @@ from mlem_core.base.files import read_json, replacing, replacing_files, write_js
 from mlem_core.base.typing import Report
 from mlem_core.extending import functions
 from mlem_core.representations.registry import identity_now
+from mlem_core.stimuli.steps import step_files
 from mlem_core.storage.digests import RESULT, Digested, canonical, sealed
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples
@@ -157,7 +158,7 @@ def _inputs(spec: AnalysisSpec) -> dict[str, Any]:
     None stands for what cannot be had, which is the run's to complain about, or to leave out.
     """
     stimuli = spec.stimulus_files or [Path(spec.stimuli)]
-    files = [*stimuli, *(Path(path) for _, path in (*spec.representations, *spec.rdms))]
+    files = [*stimuli, *(Path(path) for _, path in spec.representations), *step_files(spec)]
     return {
         "files": list(map(_digest, files)),
         "models": {name: identity_now(name) for name in (*spec.models, *spec.scoring_models)},

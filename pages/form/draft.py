@@ -15,6 +15,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.stimuli.candidates import added_column
 from mlem_core.stimuli.reading.content import ReadAs
 from mlem_core.stimuli.reading.table import Table
+from mlem_core.stimuli.steps import STEPS
 from mlem_core.stimuli.stimulus_set import StimulusSet
 from pages.form import state
 from pages.parts import choices, stored
@@ -165,6 +166,8 @@ def of_column(draft: Draft, column: str) -> list[str]:
 
 def show_given(draft: Draft) -> None:
     """Draw what is added, each with its way out, and what adds more."""
+    if not {"vectors", "rdms"} <= {*STEPS}:
+        return
     vectors, rdms = state.pairs("vectors"), state.pairs("rdms")
     title = "Features given by distances"
     with st.expander(title, icon=":material/straighten:", expanded=bool(vectors or rdms)):
