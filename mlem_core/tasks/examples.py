@@ -13,12 +13,13 @@ import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from mlem_core.analysis import files
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.maps import stimulus_map, stimulus_map_stress
 from mlem_core.analysis.run import run
-from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer, Progress, Report
 from mlem_core.extending import functions
@@ -47,13 +48,15 @@ LABELS = {
     "minilm": ("objective:contrastive", "family:transformer"),
     "smollm2": ("objective:causal", "family:transformer"),
 }
-SPEC = AnalysisSpec(
-    stimuli="probing",
-    models=tuple(sorted({*itertools.chain(*GROUPS.values()), *LABELS})),
-    layers=LAYERS,
-    groups=tuple(GROUPS.items()),
-    labels=tuple(LABELS.items()),
-)
+_CHOICES: dict[str, Any] = {
+    "stimuli": "probing",
+    "models": tuple(sorted({*itertools.chain(*GROUPS.values()), *LABELS})),
+    "layers": LAYERS,
+    "groups": tuple(GROUPS.items()),
+    "labels": tuple(LABELS.items()),
+}
+# Labels are an option of an extension, which may not be there.
+SPEC = AnalysisSpec(**{name: value for name, value in _CHOICES.items() if name in parameters()})
 
 
 @functools.lru_cache(maxsize=1)
