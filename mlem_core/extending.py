@@ -29,6 +29,7 @@ BUILT_IN = (
     "rank_estimators",
     "repeated_measures",
     "replication",
+    "similarities",
     "systems",
     "text_features",
     "treebank",

@@ -24,19 +24,8 @@ from mlem_core.measures.decomposition import Decomposition, decompose
 from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
 from mlem_core.pairs.ranks import IN_MEMORY_BYTES
-from mlem_core.pairs.similarities import (
-    COMPONENTS,
-    NEIGHBOURS,
-    RSA,
-    SIMILARITIES,
-    Similarity,
-    components,
-)
-from mlem_core.pairs.similarity_moments import (
-    LayerInput,
-    SimilarityMoments,
-    similarity_moments,
-)
+from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
+from mlem_core.pairs.similarity_moments import LayerInput, SimilarityMoments, similarity_moments
 from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.storage.store import Stage, Store
 
@@ -113,9 +102,9 @@ class LayerSimilarity:
 STAGE = Stage("similarity", 3, SimilarityMoments, compressed=True)
 
 
-def _key(analysis: Analysis, name: str) -> dict[str, Any]:
-    sizes = {"neighbours": NEIGHBOURS, "components": COMPONENTS}
-    return analysis.key(analysis.layers, name=name, **sizes)
+def _key(analysis: Analysis, similarity: Similarity) -> dict[str, Any]:
+    settings = dict(similarity.settings)
+    return analysis.key(analysis.layers, name=similarity.name, **settings)
 
 
 def distance_of(analysis: Analysis, similarity: Similarity, model: str) -> str:
@@ -129,7 +118,7 @@ def kept_similarity(analysis: Analysis, name: str, store: Store) -> LayerSimilar
     similarity = SIMILARITIES.named(name)
     if similarity.of_ranks:
         return rsa_of(analysis)
-    moments = STAGE.find(store, _key(analysis, name))
+    moments = STAGE.find(store, _key(analysis, similarity))
     return None if moments is None else _of_moments(analysis, similarity, moments)
 
 
@@ -167,7 +156,7 @@ def compared(
 
     if similarity.of_ranks:
         return rsa_of(analysis)
-    return _of_moments(analysis, similarity, STAGE.get(store, _key(analysis, name), make))
+    return _of_moments(analysis, similarity, STAGE.get(store, _key(analysis, similarity), make))
 
 
 def rsa_of(analysis: Analysis) -> LayerSimilarity:
@@ -231,4 +220,6 @@ def layer_input(
     name = f"{model} layer {number}"
     if similarity.divides:
         return lambda: squared_distances(np.asarray(source[number]), distance, layer=name)
+    components = similarity.components
+    assert components is not None
     return lambda: components(moderate(np.asarray(source[number])))

@@ -61,8 +61,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
         type=parse_names,
         default=(),
         metavar=",".join(others),
-        help="also write these similarities, with their contributions by feature where there are "
-        "any; procrustes and cca are measured on held-out stimuli and have none",
+        help="also write these similarities (see --similarity), with their contributions by "
+        "feature where there are any",
     )
     add_similarity(command, "the similarity of the findings and of the tables of groups")
     for table in model_tables():

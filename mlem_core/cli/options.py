@@ -58,8 +58,16 @@ def add_chance(command: argparse.ArgumentParser, what: str, default: int = 0) ->
 
 def add_similarity(command: argparse.ArgumentParser, what: str) -> None:
     """The option for a similarity in the place of RSA."""
+    similarities = "; ".join(
+        f"{similarity.name}: the {similarity.called}"
+        + ("" if similarity.divides else ", without contributions by feature")
+        for similarity in SIMILARITIES.values()
+    )
     command.add_argument(
-        "--similarity", default=RSA, metavar="|".join(SIMILARITIES), help=f"{what} (rsa)"
+        "--similarity",
+        default=RSA,
+        metavar="|".join(SIMILARITIES),
+        help=f"{what} (default: {RSA}). {similarities}",
     )
 
 

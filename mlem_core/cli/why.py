@@ -34,7 +34,7 @@ from mlem_core.inference.intervals import (
 )
 from mlem_core.inference.resample import generalises
 from mlem_core.pairs.resampling_units import Units
-from mlem_core.pairs.similarities import NEIGHBOURS, SIMILARITIES
+from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.stimuli.stimulus_csv import write_table
 from mlem_core.storage.store import Store
 
@@ -44,11 +44,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add_two_layers(command)
     add_bootstrap(command, "95 %% confidence intervals")
     add_chance(command, "contributions beyond those with the labels of each feature")
-    add_similarity(
-        command,
-        "the similarity that is explained: cka is debiased linear CKA, neighbours the overlap of "
-        f"the {NEIGHBOURS} nearest; procrustes and cca have no contributions by feature",
-    )
+    add_similarity(command, "the similarity that is explained")
     command.add_argument("--out", metavar="FILE.csv", help="write the contributions as CSV")
 
 

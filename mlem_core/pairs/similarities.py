@@ -1,21 +1,14 @@
-"""Similarities of two layers: an entry each, in one registry.
+"""Similarities of two layers: an entry each, in one registry. RSA comes with every analysis.
 
-Most are the correlation, over all pairs of stimuli, of a number that each layer gives a pair: the
-rank of its distance (RSA), its U-centred squared distance (debiased linear CKA), or whether one is
-among the nearest neighbours of the other (mutual nearest neighbours). Moments of that number take
-the place of moments of ranks (`mlem_core.pairs.similarity_moments`), so that whatever divides RSA
-over the features (`mlem_core.measures.decomposition`) divides the others as well.
+Most are the correlation, over all pairs of stimuli, of a number that each layer gives a pair, such
+as the rank of its distance (RSA). Moments of that number take the place of moments of ranks
+(`mlem_core.pairs.similarity_moments`), so that whatever divides RSA over the features
+(`mlem_core.measures.decomposition`) divides the others as well. The numbers of a layer add up to 0
+over all pairs, however the stimuli of the other layer are ordered: layers that have nothing to do
+with each other have a similarity of 0 on average.
 
-Procrustes and CCA turn one layer onto the other. The rotation (of Procrustes), or the directions of
-either layer that go together (of CCA), are those of the training stimuli; the similarity is then
-measured on the stimuli of the fold that is left out. In-sample either is large for any two
-layers with many units. 1 is one layer, however turned (and, for CCA, scaled). A layer is its first
-principal components, as many as the stimuli can tell. No pair of stimuli has a part in either, so
-there are no terms by feature.
-
-Each is 0 on average for layers that have nothing to do with each other: the numbers of a layer add
-up to 0 over all pairs, however the stimuli of the other layer are ordered, and what a rotation
-gains from chance in the training stimuli, no other stimuli share.
+Others compare the components of two layers (`Similarity.aligned`). No pair of stimuli has a part
+in them, so there are no terms by feature.
 """
 
 from __future__ import annotations
@@ -29,25 +22,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import cores, each
+from mlem_core.base.parallel import cores
 from mlem_core.base.parameters import Registry
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.extending import entry_modules
 from mlem_core.pairs.ranks import pair_ranks
 
-# Of each stimulus so many others are its neighbours.
-NEIGHBOURS = 10
-# Distances that differ by less than this part of themselves are equal, as they are for ranks.
-TIE = 1e-9
 # What is below this part of what it is the difference of is rounding.
 NOTHING = 1e-12
-# Of each layer so many principal components are turned, but at most one for so many stimuli.
-COMPONENTS, STIMULI_A_COMPONENT = 50, 10
-# A component of less than this part of the variance of the largest is rounding.
-_FLAT = 1e-10
-
-# What gives the similarity of the components (n_stimuli, n_a) and (n_stimuli, n_b) of two layers,
+# Gives the similarity of the components (n_stimuli, n_a) and (n_stimuli, n_b) of two layers,
 # by the fold (n_stimuli,) that leaves each stimulus out.
 Aligned = Callable[[FloatArray, FloatArray, IntArray], float]
 
@@ -82,6 +66,8 @@ class Similarity:
     distance : the neural distance that it is of; None is that of the analysis
     sparse : whether most values of pairs are 0
     aligned : the similarity of the components of two layers, where it is no sum over pairs
+    components : then, those (n_stimuli, n_components) of a layer (n_stimuli, n_units)
+    settings : numbers on which its values depend, by their names, for its keys in the store
     of_ranks : whether it is of the ranks that the moments of pairs have. It comes with every
         analysis, also of some of the pairs; any other is computed from all pairs (or the
         representations) once it is needed
@@ -100,6 +86,8 @@ class Similarity:
     distance: str | None = None
     sparse: bool = False
     aligned: Aligned | None = None
+    components: Callable[[NDArray[np.floating]], FloatArray] | None = None
+    settings: tuple[tuple[str, int], ...] = ()
     of_ranks: bool = False
 
     @property
@@ -167,126 +155,11 @@ def _ranks(squared: FloatArray) -> PairValues:
     return PairValues((doubled / 2 - (len(doubled) + 1) / 2)[None])
 
 
-def _u_centred(squared: FloatArray) -> PairValues:
-    from mlem_core.pairs.kernels.distances import u_centre
-
-    found = np.empty((1, len(squared)))
-    u_centre(squared, n_stimuli(len(squared)), found[0])
-    if np.abs(found).max() <= NOTHING * squared.max():
-        found[:] = 0.0
-    return PairValues(found)
-
-
-def nearest(squared: FloatArray) -> PairValues:
-    """Whether stimuli are among the k `NEIGHBOURS` nearest to others; equally near ones share.
-
-    Where the k-th and later ones are equally near, each of them counts as likely as it would be
-    taken at random, so that the order of the stimuli says nothing.
-    """
-    from mlem_core.pairs.kernels.distances import among_nearest
-
-    n, k, found = n_stimuli(len(squared)), NEIGHBOURS, np.empty((2, len(squared)))
-    edges = np.linspace(0, n, cores() + 1).astype(int)
-
-    def fill(part: int) -> None:
-        among_nearest(squared, n, k, TIE, int(edges[part]), int(edges[part + 1]), found)
-
-    each(fill, range(len(edges) - 1), cores())
-    return PairValues(found, k / (n - 1))
-
-
-def components(rows: NDArray[np.floating]) -> FloatArray:
-    """The first principal components (n_stimuli, n_components) of a layer (n_stimuli, n_units)."""
-    from scipy.linalg import eigh
-
-    centred = rows.astype(np.float64)
-    centred -= centred.mean(axis=0)
-    few_units = centred.shape[1] <= len(centred)
-    products = centred.T @ centred if few_units else centred @ centred.T
-    most = max(1, min(COMPONENTS, len(centred) // STIMULI_A_COMPONENT, len(products)))
-    last = len(products) - 1
-    values, vectors = eigh(products, subset_by_index=(last - most + 1, last))
-    kept = values > _FLAT * max(float(values[-1]), 0.0)
-    vectors = vectors[:, kept][:, ::-1]
-    scores: FloatArray = centred @ vectors if few_units else vectors * np.sqrt(values[kept][::-1])
-    return scores
-
-
-def procrustes(one: FloatArray, other: FloatArray, folds: IntArray) -> float:
-    """Procrustes similarity of two layers, in stimuli that the rotation was not fitted to.
-
-    Parameters
-    ----------
-    one, other : (n_stimuli, n_components) of each
-    folds : (n_stimuli,) the fold that leaves a stimulus out; one below 0 has no part
-
-    Returns tr(A R Bᵀ) / (‖A‖ ‖B‖) of the stimuli that are left out, summed over the folds.
-    """
-    return _held_out(one, other, folds, _rotated)
-
-
-def cca(one: FloatArray, other: FloatArray, folds: IntArray) -> float:
-    """Similarity of two layers' canonical variates, of variance 1 in the training stimuli.
-
-    So every direction counts alike, however little of a layer's variance lies along it. Parameters
-    are those of `procrustes`.
-    """
-    return _held_out(one, other, folds, _canonical)
-
-
-def _rotated(
-    a: FloatArray, b: FloatArray, left_a: FloatArray, left_b: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    u, _, vt = np.linalg.svd(a.T @ b, full_matrices=False)
-    return left_a @ (u @ vt), left_b
-
-
-def _canonical(
-    a: FloatArray, b: FloatArray, left_a: FloatArray, left_b: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    (a, left_a), (b, left_b) = _whitened(a, left_a), _whitened(b, left_b)
-    u, _, vt = np.linalg.svd(a.T @ b, full_matrices=False)
-    return left_a @ u, left_b @ vt.T
-
-
-def _whitened(rows: FloatArray, left: FloatArray) -> tuple[FloatArray, FloatArray]:
-    u, values, vt = np.linalg.svd(rows, full_matrices=False)
-    kept = values > np.sqrt(_FLAT) * values.max(initial=0.0)
-    return u[:, kept], left @ (vt[kept].T / values[kept])
-
-
-def _held_out(
-    one: FloatArray,
-    other: FloatArray,
-    folds: IntArray,
-    turned: Callable[..., tuple[FloatArray, ...]],
-) -> float:
-    product, squares = 0.0, np.zeros(2)
-    if not one.size or not other.size:
-        return 0.0
-    for fold in np.unique(folds[folds >= 0]):
-        train, test = (folds >= 0) & (folds != fold), folds == fold
-        means = [layer[train].mean(axis=0) for layer in (one, other)]
-        a, b, left_a, left_b = (
-            layer[where] - mean
-            for where in (train, test)
-            for layer, mean in zip((one, other), means, strict=True)
-        )
-        left_a, left_b = turned(a, b, left_a, left_b)
-        product += float((left_a * left_b).sum())
-        squares += [(left_a**2).sum(), (left_b**2).sum()]
-    return product / float(np.sqrt(squares.prod())) if (squares > 0).all() else 0.0
-
-
 SIMILARITIES = Registry[Similarity]("similarity", entry_modules)
 # The one that comes with every analysis, and is looked at where nothing else is asked.
 RSA = "rsa"
-_TURNED = (
-    f"how far, in the first {COMPONENTS} principal components of each and in stimuli that were "
-    "left out, {}"
-)
 
-for _similarity in (
+SIMILARITIES.register(
     Similarity(
         RSA,
         _ranks,
@@ -299,58 +172,5 @@ for _similarity in (
         statistic="the rank of the distance",
         source="Salle et al. 2024, section 4",
         of_ranks=True,
-    ),
-    Similarity(
-        "cka",
-        _u_centred,
-        4,
-        short="CKA",
-        label="CKA: debiased, linear",
-        called="debiased linear CKA",
-        title="by squared distances",
-        unit="CKA",
-        statistic="the squared Euclidean distance, U-centred",
-        source="Song et al. 2012; Székely and Rizzo 2014; Kornblith et al. 2019",
-        distance="euclidean",
-    ),
-    Similarity(
-        "neighbours",
-        nearest,
-        NEIGHBOURS + 2,
-        short="overlap",
-        label="Nearest neighbours: overlap",
-        called="calibrated overlap of nearest neighbours",
-        title="by nearest neighbours",
-        unit="calibrated overlap",
-        statistic=f"being among the {NEIGHBOURS} nearest neighbours",
-        source="Huh et al. 2024",
-        sparse=True,
-    ),
-    Similarity(
-        "procrustes",
-        None,
-        2 * STIMULI_A_COMPONENT,
-        short="Procrustes",
-        label="Procrustes: one layer turned onto the other",
-        called="held-out Procrustes similarity",
-        title="by rotation (Procrustes)",
-        unit="held-out Procrustes similarity",
-        statistic=_TURNED.format("the layers are alike when one is turned onto the other"),
-        source="Schönemann 1966",
-        aligned=procrustes,
-    ),
-    Similarity(
-        "cca",
-        None,
-        2 * STIMULI_A_COMPONENT,
-        short="CCA",
-        label="CCA: directions that go together",
-        called="held-out mean canonical correlation",
-        title="by canonical correlations (CCA)",
-        unit="held-out canonical correlation",
-        statistic=_TURNED.format("the directions of the layers that go together do so"),
-        source="Hotelling 1936; Raghu et al. 2017",
-        aligned=cca,
-    ),
-):
-    SIMILARITIES.register(_similarity)
+    )
+)

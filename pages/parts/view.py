@@ -203,16 +203,14 @@ def choose_similarity(view: View) -> LayerSimilarity:
 
     RSA where it is not computed yet; then there is the button that computes it.
     """
+    meanings = " ".join(f"{one.short}: {one.meaning}." for one in SIMILARITIES.values())
     name = choices.choose_one(
         "By distances",
         list(SIMILARITIES),
         "similarity",
         RSA,
         format_func=lambda name: SIMILARITIES[name].label,
-        help="What two layers are compared by, beside their features. RSA: ranks of all distances. "
-        "CKA: squared distances, where large ones count most. Neighbours: which stimuli are "
-        "nearest, where small ones count. Procrustes: one layer turned onto the other. CCA: "
-        "directions that go together.",
+        help=f"What two layers are compared by, beside their features. {meanings}",
     )
     of_layers = compared_layers(view)
     if name != of_layers.similarity.name:

@@ -15,11 +15,18 @@ from scipy.stats import weightedtau
 from mlem_core import run
 from mlem_core.analysis import flags as marks
 from mlem_core.analysis.files import load_analysis, save_analysis
+from mlem_core.analysis.similarities import compared
 from mlem_core.cli.commands import main
 from mlem_core.extensions.audit import flags
 from mlem_core.extensions.audit.figures import audit_map
 from mlem_core.extensions.audit.flags import Audit, check, controls
-from mlem_core.extensions.audit.stage import audit, mean_cosine, position_share, stimuli_at_first
+from mlem_core.extensions.audit.stage import (
+    STAGE,
+    audit,
+    mean_cosine,
+    position_share,
+    stimuli_at_first,
+)
 from mlem_core.figures.canvas import chip
 from mlem_core.figures.context import FigureContext, FigureOptions
 from mlem_core.figures.profiles import draw_profiles
@@ -327,3 +334,14 @@ def test_a_layer_of_one_position_or_one_unit_is_marked_in_every_figure_of_it(tmp
     few = np.random.default_rng(0).standard_normal((84, 30))
     assert np.isnan(variance_shares(few).unit)
     assert variance_shares(np.column_stack((range(101, 185), few))).unit > 0.9
+
+
+@for_each("name", "cka", "procrustes")
+def test_layers_are_compared_by_another_similarity(planted, name):
+    analysis, store = planted.analysis, planted.store
+    audited = audit(analysis, store, similarity=name)
+    values = compared(analysis, name, store).values
+    assert audited.pairs[f"{name}_before"][0] == pytest.approx(values[0, 1])
+    # What depends on no distance stays as it is with another one.
+    assert set(audited.pairs["variant"]) == {"without-outliers", "standardised"}
+    assert analysis.kept(STAGE, store, similarity=name).similarity.name == name

@@ -16,16 +16,11 @@ from sklearn.cross_decomposition import CCA
 from sklearn.decomposition import PCA
 from sklearn.neighbors import NearestNeighbors
 
+from mlem_core.extensions.similarities.alignment import COMPONENTS, cca, components, procrustes
+from mlem_core.extensions.similarities.entries import NEIGHBOURS
 from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs import similarity_moments as module
-from mlem_core.pairs.similarities import (
-    COMPONENTS,
-    NEIGHBOURS,
-    SIMILARITIES,
-    cca,
-    components,
-    procrustes,
-)
+from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.pairs.similarity_moments import similarity_moments
 
 N = 45

@@ -11,14 +11,14 @@ from scipy.stats import t
 
 from mlem_core import Store, explain, with_intervals
 from mlem_core.analysis import similarities
-from mlem_core.extensions.audit.stage import STAGE, audit
+from mlem_core.extensions.similarities.alignment import components
 from mlem_core.inference.block_influence import ComparedLayers
 from mlem_core.inference.intervals import similarity_table
 from mlem_core.inference.layer_intervals import known_intervals, layer_intervals
 from mlem_core.inference.resample import jackknife
 from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.resampling_units import StimulusUnits
-from mlem_core.pairs.similarities import SIMILARITIES, components
+from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.pairs.similarity_moments import similarity_moments
 
 OTHERS, ALIGNED = ("cka", "neighbours"), ("procrustes", "cca")
@@ -156,7 +156,7 @@ def test_the_interval_of_an_alignment_is_the_jackknife_s_by_hand(name):
 
 
 @pytest.mark.parametrize("name", ["cka", "procrustes"])
-def test_intervals_of_all_layers_and_audit_take_it_by_its_name(planted, name):
+def test_intervals_of_all_layers_take_it_by_its_name(planted, name):
     whole, store = planted.analysis, planted.store
     values = similarities.compared(whole, name, store).values
     chosen = whole.select(similarity=name)
@@ -170,8 +170,3 @@ def test_intervals_of_all_layers_and_audit_take_it_by_its_name(planted, name):
     np.testing.assert_allclose(every.values_without[3], without, atol=1e-6)
     assert len(every.terms) == (3 if name == "cka" else 0)
     assert {name, f"{name}_lower", f"{name}_p"} <= set(similarity_table(every).table)
-    audited = audit(whole, store, similarity=name)
-    assert audited.pairs[f"{name}_before"][0] == pytest.approx(values[0, 1])
-    # What depends on no distance stays as it is with another one.
-    assert set(audited.pairs["variant"]) == {"without-outliers", "standardised"}
-    assert whole.kept(STAGE, store, similarity=name).similarity.name == name
