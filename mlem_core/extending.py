@@ -33,6 +33,7 @@ BUILT_IN = (
     "systems",
     "text_features",
     "treebank",
+    "value_coding",
     "web_page",
 )
 # Other packages name their record in this group of entry points.

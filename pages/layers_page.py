@@ -10,10 +10,10 @@ import pandas as pd
 import streamlit as st
 
 from mlem_core import extending
-from mlem_core.analysis.maps import easiest_to_read, some_layers
+from mlem_core.analysis.maps import easiest_to_read
 from mlem_core.base.text import fraction, percent
 from mlem_core.figures.captions import of_chance
-from mlem_core.figures.context import FigureContext
+from mlem_core.figures.context import FigureContext, some_layers
 from mlem_core.figures.stimulus_maps import MOST, points_of
 from mlem_core.figures.terms import decomposition, models_alike
 from mlem_core.inference.intervals import with_bounds

@@ -92,12 +92,6 @@ def _map(analysis: Analysis, at: Layer, store: Store) -> _Map:
     return MAPS.get(store, analysis.key([at]), make)
 
 
-def some_layers(layers: Sequence[Layer], most: int) -> list[Layer]:
-    """The first, the last, and others between them, at most so many."""
-    at = np.linspace(0, len(layers) - 1, min(most, len(layers))).round().astype(int)
-    return [layers[i] for i in np.unique(at)]
-
-
 def easiest_to_read(stimuli: StimulusSet, features: Sequence[str]) -> str:
     """Name of the feature that colours a map best, where none is chosen.
 

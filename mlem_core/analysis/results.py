@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,13 +16,32 @@ import pandas as pd
 from mlem_core.analysis.pair_errors import none
 from mlem_core.base.files import replacing_files
 from mlem_core.base.labels import NAMES
+from mlem_core.base.parameters import Registry
 from mlem_core.base.text import Lines, as_html, as_lines, fraction, listed, many, pairs_of
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
+from mlem_core.extending import entry_modules
 from mlem_core.measures import similarity
 from mlem_core.measures.importance import Fits, fitted, most_important
-from mlem_core.measures.value_distances import value_distances
 from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.stimuli.stimulus_csv import write_table
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """A table that an extension adds to every result for which it has rows.
+
+    Attributes
+    ----------
+    name : of its file
+    compute : the table, from pair statistics, the weights of their columns (n_layers, n_folds,
+        n_columns) and (model, layer) of each layer
+    """
+
+    name: str
+    compute: Callable[[PairStatistics, FloatArray, Sequence[Layer]], pd.DataFrame]
+
+
+RESULT_TABLES = Registry[ResultTable]("result table", entry_modules)
 
 
 @dataclass(frozen=True)
@@ -42,8 +61,8 @@ class Results:
     layers : (model, layer) of each layer, in the order of the squares
     agreement : Spearman ρ of the upper triangles of the two similarity tables
     feature_correlations : Pearson correlations of the feature distances, square
-    value_distances : how far apart the values of the features are that are resolved by value, see
-        `mlem_core.measures.value_distances.value_distances`; no rows where none is
+    added_tables : those of extensions that have rows, by their file names, see `ResultTable`
+    resolved : the features that are resolved by value
     coding : how the features of two stimuli are coded, in words that follow "coded"
     n_stimuli, n_pairs, n_folds : what it was computed on
     pair_errors : as of `mlem_core.analysis.analysis.Analysis`
@@ -63,7 +82,8 @@ class Results:
     layers: list[Layer]
     agreement: float
     feature_correlations: pd.DataFrame
-    value_distances: pd.DataFrame
+    added_tables: dict[str, pd.DataFrame]
+    resolved: tuple[str, ...]
     coding: str
     n_stimuli: int
     n_pairs: int
@@ -105,11 +125,6 @@ class Results:
     def n_profile_features(self) -> int:
         """Number of values in an importance profile: features, and interactions if weighed."""
         return int(self.importance["feature"].nunique())
-
-    @property
-    def resolved(self) -> tuple[str, ...]:
-        """The features that are resolved by value."""
-        return tuple(dict.fromkeys(self.value_distances["feature"]))
 
     def most_important(self, features: Sequence[str]) -> str:
         """Name of the feature that matters most, see `mlem_core.measures.importance`."""
@@ -153,9 +168,7 @@ class Results:
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """The tables of the command line's contract by their file names."""
-        some = {"value_distances.csv": self.value_distances} if self.resolved else {}
-        if not self.pair_errors.empty:
-            some["pair_errors.csv"] = self.pair_errors
+        pair_errors = {} if self.pair_errors.empty else {"pair_errors.csv": self.pair_errors}
         return {
             "scores.csv": self.scores,
             "importance.csv": self.importance,
@@ -164,7 +177,8 @@ class Results:
             "similarity_profiles.csv": _with_names(self.similarity_profiles),
             "similarity_rsa.csv": _with_names(self.similarity_rsa),
             "layer_map.csv": self.layer_map,
-            **some,
+            **self.added_tables,
+            **pair_errors,
         }
 
 
@@ -276,6 +290,10 @@ def results_from_statistics(
     names, features = [layer_name(layer) for layer in layers], list(pairs.features)
     correlations = similarity.correlations_of_features(pairs.moments)
     by = {"fold": range(pairs.n_folds)}
+    tables = {
+        table.name: table.compute(pairs, fold_fits.weights, layers)
+        for table in RESULT_TABLES.values()
+    }
     scores = {name: getattr(fold_fits, name) for name in ("rho", "rho_a", "ceiling", "alpha")}
     return Results(
         scores=_long(layers, scores, **by),
@@ -287,7 +305,8 @@ def results_from_statistics(
         layers=list(layers),
         agreement=similarity.agreement(tau, rsa),
         feature_correlations=pd.DataFrame(correlations, index=features, columns=features),
-        value_distances=value_distances(pairs, fold_fits.weights, layers),
+        added_tables={name: table for name, table in tables.items() if not table.empty},
+        resolved=pairs.resolved,
         coding=pairs.columns.coding,
         n_stimuli=pairs.moments.n_stimuli,
         n_pairs=pairs.n_pairs,

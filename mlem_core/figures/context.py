@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
@@ -368,6 +369,12 @@ def figure(
         return draw
 
     return register
+
+
+def some_layers(layers: Sequence[Layer], most: int) -> list[Layer]:
+    """The first, the last, and others between them, at most so many."""
+    places = np.linspace(0, len(layers) - 1, min(most, len(layers))).round().astype(int)
+    return [layers[place] for place in np.unique(places)]
 
 
 def with_interactions(

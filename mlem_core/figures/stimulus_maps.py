@@ -18,7 +18,7 @@ from mlem_core.analysis import maps
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer
 from mlem_core.figures.captions import STRESS, computed_on, joined
-from mlem_core.figures.context import FigureContext, RenderedFigure, figure
+from mlem_core.figures.context import FigureContext, RenderedFigure, figure, some_layers
 from mlem_core.figures.maps import UNKNOWN, frame_map, heading
 from mlem_core.figures.naming import feature_labels, feature_name
 from mlem_core.figures.stimuli import common_levels
@@ -280,7 +280,7 @@ def draw_map_panels(context: FigureContext) -> RenderedFigure | None:
     """
     store, model = context.drawing.store, context.drawing.options.get("mapped", "")
     own = [layer for layer in context.selection.layers if layer[0] == model]
-    drawn = maps.some_layers(own, MOST)
+    drawn = some_layers(own, MOST)
     if store is None or not drawn:
         return None
     found = [_coloured_map(context, layer) for layer in drawn]

@@ -199,12 +199,15 @@ def show_tab(view: View, tab: str, *, titled: bool = True) -> None:
 def show_panels(view: View, screen: str) -> None:
     """The folded parts that extensions add to a screen."""
     for panel in extending.panels(screen):
-        body = partial(show_panel, view, panel)
-        frame.folded_part(panel.title, panel.icon, panel.figure, body)
+        part = panel.part or panel.figure
+        frame.folded_part(panel.title, panel.icon, part, partial(show_panel, view, panel))
 
 
 def show_panel(view: View, panel: extending.Panel) -> None:
     """The figures of a part that an extension adds, or the button that computes what it shows."""
+    if panel.show:
+        extending.resolve(panel.show)(view)
+        return
     figure = None if panel.tab else Panel.of(view, panel.figure)
     if figure is None and not panel.tab:
         _offer_work(view, panel)

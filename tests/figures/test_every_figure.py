@@ -23,6 +23,7 @@ from pypdf import PdfReader
 from mlem_core import InputError
 from mlem_core.base.labels import Names
 from mlem_core.extensions.audit.figures import audit_map
+from mlem_core.extensions.value_coding.figures import value_matrices
 from mlem_core.figures.compare import importance_scatter
 from mlem_core.figures.context import RenderedFigure
 from mlem_core.figures.export import as_file, can_write_images, image, one_browser
@@ -34,7 +35,6 @@ from mlem_core.figures.similarity import similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations, feature_counts
 from mlem_core.figures.stimulus_maps import stimulus_map
 from mlem_core.figures.terms import HOVER, term_matrices
-from mlem_core.figures.value_distances import value_matrices
 from mlem_core.figures.why import waterfall
 from mlem_core.report import formats
 

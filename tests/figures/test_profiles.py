@@ -8,12 +8,12 @@ import pytest
 from helpers.figure_tables import FEATURES, distances_of, importance_of, named, of_type, scores_of
 
 from mlem_core.extensions.audit.figures import audit_map
+from mlem_core.extensions.value_coding.figures import value_matrices
 from mlem_core.figures.compare import importance_scatter
 from mlem_core.figures.context import with_interactions
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.stimuli import feature_counts
 from mlem_core.figures.style import Annotations
-from mlem_core.figures.value_distances import value_matrices
 from mlem_core.figures.why import waterfall
 
 ACCURACY, CEILING = "held-out ρ", "feature ceiling"

@@ -15,11 +15,13 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from mlem_core.analysis.results import RESULT_TABLES, ResultTable
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.pairs.columns import ends
 from mlem_core.pairs.moments import PairMoments
 from mlem_core.pairs.statistics import PairStatistics
 
+FILE = "value_distances.csv"
 COLUMNS = (
     "model", "layer", "feature", "value_a", "value_b", "distance", "sd", "separation", "n_pairs",
 )  # fmt: skip
@@ -44,26 +46,26 @@ def value_distances(
 
     Source: the metric on one-hot codes of Jalouzot et al. 2024, with a term for each value.
     """
-    parts, of_layers = [], pd.DataFrame(layers, columns=["model", "layer"])
+    parts, layer_table = [], pd.DataFrame(layers, columns=["model", "layer"])
     for f, names in enumerate(pairs.columns.value_names):
         if not names:
             continue
-        value_weights = weights[..., pairs.columns.part == f]
+        feature_weights = weights[..., pairs.columns.part == f]
         first, second = ends(len(names))
         tables = pairs.columns.value_table(f, weights.reshape(-1, weights.shape[-1]))
         distances = tables[:, first, second].reshape(*weights.shape[:2], -1)
         separations = np.zeros_like(distances)
-        separations[..., first != second] = value_weights[..., : int((first != second).sum())]
+        separations[..., first != second] = feature_weights[..., : int((first != second).sum())]
         values = np.array(names, dtype=object)
-        of_values = pd.DataFrame(
+        value_pairs = pd.DataFrame(
             {
                 "feature": pairs.features[f],
                 "value_a": values[first],
                 "value_b": values[second],
-                "n_pairs": pairs_of_values(pairs.moments, f).astype(np.int64),
+                "n_pairs": count_value_pairs(pairs.moments, f).astype(np.int64),
             }
         )
-        part = of_layers.merge(of_values, how="cross").assign(
+        part = layer_table.merge(value_pairs, how="cross").assign(
             distance=distances.mean(axis=1).ravel(),
             sd=distances.std(axis=1, ddof=min(1, pairs.n_folds - 1)).ravel(),
             separation=separations.mean(axis=1).ravel(),
@@ -74,7 +76,7 @@ def value_distances(
     return pd.concat(parts, ignore_index=True)
 
 
-def pairs_of_values(moments: PairMoments, feature: int) -> FloatArray:
+def count_value_pairs(moments: PairMoments, feature: int) -> FloatArray:
     """(n_codes,) pairs of stimuli with every two values of a feature that is coded by value.
 
     In the order of `mlem_core.pairs.columns.ends`.
@@ -92,3 +94,6 @@ def pairs_of_values(moments: PairMoments, feature: int) -> FloatArray:
         others = counts[different & ((first == value) | (second == value))].sum()
         counts[~different & (first == value)] = (stimuli - others) / 2
     return counts.round()
+
+
+RESULT_TABLES.register(ResultTable(FILE, value_distances))

@@ -12,9 +12,9 @@ from scipy.spatial.distance import pdist, squareform
 from scipy.stats import spearmanr
 
 from mlem_core.estimators.base import RidgeMLEM
+from mlem_core.extensions.value_coding.computation import value_distances
 from mlem_core.measures.importance import fitted
 from mlem_core.measures.similarity import mds_map
-from mlem_core.measures.value_distances import value_distances
 from mlem_core.pairs.columns import MISSING_NAME
 from validation.values import of_negative_type, psd_cost
 
