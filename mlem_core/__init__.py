@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mlem_core.analysis.analysis import Analysis as Analysis
-    from mlem_core.analysis.maps import stimulus_map as stimulus_map
     from mlem_core.analysis.results import Results as Results
     from mlem_core.analysis.run import run as run
     from mlem_core.analysis.similarities import LayerSimilarity as LayerSimilarity
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "analysis.analysis": ("Analysis",),
-    "analysis.maps": ("stimulus_map",),
     "analysis.results": ("Results",),
     "analysis.run": ("run",),
     "analysis.similarities": ("LayerSimilarity", "compared"),

@@ -30,6 +30,7 @@ BUILT_IN = (
     "repeated_measures",
     "replication",
     "similarities",
+    "stimulus_maps",
     "systems",
     "text_features",
     "treebank",
@@ -155,7 +156,8 @@ class Panel:
 
     Attributes
     ----------
-    screen : address of the screen, such as "profiles"; "details" is below two layers
+    screen : address of the screen, such as "profiles"; "details" is below two layers,
+        "layer maps" below the map of the layers
     title : of the part
     icon : name of a Material symbol, where the part is folded
     show : a function that draws the part, in a module of `pages`; with it, all that follows is for
@@ -240,7 +242,7 @@ class Extension:
     sentence : what it is for
     stages : work in the background, `mlem_core.tasks.followups.JobType` by name
     entries : modules that register entries when they are imported, by the kind of the registry
-        ("figure", "estimator", "similarity", "distance" ...)
+        ("figure", "estimator", "similarity", "distance", "result table", "canvas maps" ...)
     exports : public names of Python, which `mlem_core` has too
     tables : beside those of every analysis
     model_tables : that an analysis may take its models from

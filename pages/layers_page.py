@@ -10,11 +10,9 @@ import pandas as pd
 import streamlit as st
 
 from mlem_core import extending
-from mlem_core.analysis.maps import easiest_to_read
 from mlem_core.base.text import fraction, percent
 from mlem_core.figures.captions import of_chance
-from mlem_core.figures.context import FigureContext, some_layers
-from mlem_core.figures.stimulus_maps import MOST, points_of
+from mlem_core.figures.context import FigureContext
 from mlem_core.figures.terms import decomposition, models_alike
 from mlem_core.inference.intervals import with_bounds
 from mlem_core.measures import decomposition as of
@@ -48,7 +46,7 @@ def _show_all_layers(view: View) -> None:
 
 
 def _maps(view: View) -> None:
-    """Map of the layers, and maps of the stimuli in those of one model (paper 1, figure 3)."""
+    """Map of the layers."""
 
     def of_layers() -> None:
         panel = Panel.of(view, "layer_maps", "layer-map")
@@ -56,34 +54,8 @@ def _maps(view: View) -> None:
             panel.on_click(partial(look_at_layer, view))
 
     frame.alone(of_layers)
-    title = "The stimuli in all layers of a model"
-    frame.folded_part(title, "grid_view", "model maps", partial(_model_maps, view))
+    exporting.show_panels(view, "layer maps")
     exporting.show_tab(view, "all")
-
-
-def _model_maps(view: View) -> None:
-    models = list(dict.fromkeys(model for model, _ in view.layers))
-    shown = view.shown()
-    features = shown.all_features
-    first, second = st.columns(2)
-    with first:
-        model = choices.choose_one(
-            "Model", stored.model_titles(models), "mapped", models[0],
-            help="The model whose layers are drawn.",
-        )  # fmt: skip
-    with second:
-        color = choices.choose_one(
-            "Colour of the stimuli",
-            stored.feature_titles(features),
-            "colour",
-            easiest_to_read(view.analysis.stimuli, view.features),
-            help="The feature that colours the maps.",
-        )
-    with st.spinner(f"Laying out the stimuli of {plain(stored.names().model(model))} …"):
-        # Where one cannot be had, this says why.
-        for layer in some_layers([one for one in view.layers if one[0] == model], MOST):
-            points_of(shown, layer)
-    exporting.show_figure(view, "map_panels", mapped=model, color=color)
 
 
 def _models_alike(view: View) -> None:

@@ -134,9 +134,6 @@ class Analysis:
     notices : sentences about what was left out or is not exact
     manifest : everything needed to run it again
     whole : the stimuli as they were given; `rows` says which of them `stimuli` are
-    maps : maps (n_shown, 2) of the stimuli that are kept with the analysis, by layer; others are
-        made from the representations
-    map_stress : how far each of them is off, see `mlem_core.measures.similarity.map_stress`
     pair_errors : how much the choice of the pairs matters, with all features; see
         `mlem_core.analysis.pair_errors`, no rows where all pairs are compared
     fits : by the estimator of the analysis, where it is fitted to single pairs; else None
@@ -159,8 +156,6 @@ class Analysis:
     notices: list[str]
     manifest: dict[str, Any]
     whole: StimulusSet
-    maps: Mapping[Layer, FloatArray] = field(default_factory=dict)
-    map_stress: Mapping[Layer, float] = field(default_factory=dict)
     pair_errors: pd.DataFrame = field(default_factory=pair_errors.none)
     fits: Fits | None = None
     otherwise_coded: PairStatistics | None = None

@@ -57,12 +57,6 @@ def save_analysis(analysis: Analysis, folder: Path | str) -> None:
         analysis.pair_errors.to_csv(target / PAIR_ERRORS, index=False)
     if analysis.variance is not None:
         analysis.variance.to_csv(target / VARIANCE, index=False)
-    if analysis.maps:
-        kept = [layer for layer in analysis.layers if layer in analysis.maps]
-        points = np.stack([analysis.maps[layer] for layer in kept]).astype(np.float32)
-        at = [analysis.layers.index(layer) for layer in kept]
-        stress = np.array([analysis.map_stress.get(layer, np.nan) for layer in kept])
-        np.savez_compressed(target / "maps.npz", layers=np.array(at), points=points, stress=stress)
     about = {
         "spec": analysis.spec.to_dict(),
         "stimuli": analysis.stimuli.name,
@@ -148,19 +142,13 @@ def load_analysis(folder: Path | str) -> Analysis:
     spec, kinds = AnalysisSpec.from_dict(about.spec), about.kinds
     whole = read_saved(source / STIMULI, kinds, about.stimuli)
     whole = whole.select(list(kinds))
-    maps, stress, errors, variance = {}, {}, pair_errors.none(), None
+    errors, variance = pair_errors.none(), None
     if (source / PAIR_ERRORS).exists():
         columns: Any = pair_errors.COLUMNS
         errors = pd.read_csv(source / PAIR_ERRORS, dtype=columns, keep_default_na=False)
     if (source / VARIANCE).exists():
         # A model may be called NA.
         variance = pd.read_csv(source / VARIANCE, converters={"model": str})
-    if (source / "maps.npz").exists():
-        with np.load(source / "maps.npz", allow_pickle=False) as kept:
-            points = kept["points"].astype(np.float64)
-            at = [about.layers[place] for place in kept["layers"]]
-            maps = dict(zip(at, points, strict=True))
-            stress = dict(zip(at, kept["stress"].tolist(), strict=True))
     otherwise_coded = None
     if (source / OTHERWISE_CODED).exists():
         otherwise_coded = load_statistics(source / OTHERWISE_CODED)
@@ -173,8 +161,6 @@ def load_analysis(folder: Path | str) -> Analysis:
         notices=about.notices,
         manifest=about.manifest,
         whole=whole,
-        maps=maps,
-        map_stress=stress,
         pair_errors=errors,
         fits=_fits(source / FITS),
         otherwise_coded=otherwise_coded,

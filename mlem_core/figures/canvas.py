@@ -7,22 +7,21 @@ drawn from. Names and cells of users are texts in it, never markup.
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlem_core.analysis import maps
 from mlem_core.analysis.flags import of_layers, reasons, variance_flags
 from mlem_core.analysis.layer_sources import without_representations
-from mlem_core.base.text import fraction, plural, sentence_case, with_ends
+from mlem_core.base.parameters import Registry
+from mlem_core.base.text import fraction, sentence_case, with_ends
 from mlem_core.base.typing import FloatArray, Layer
-from mlem_core.extending import Check, functions, panels, resolve
+from mlem_core.extending import Check, entry_modules, functions, panels, resolve
 from mlem_core.figures.context import FigureContext
-from mlem_core.figures.stimuli import common_levels
-from mlem_core.figures.stimulus_maps import LEVELS, color_of, sample_of
 from mlem_core.figures.style import PALETTE, SEQUENTIAL, SIGNIFICANT
 from mlem_core.inference.explanation_text import Explanation, settled
 from mlem_core.inference.intervals import SMALL_IDENTITY, FamilyOfTests
@@ -32,21 +31,48 @@ Canvas = dict[str, Any]
 NO_NUMBER = -128
 
 
+@dataclass(frozen=True)
+class CanvasMaps:
+    """Maps of the stimuli in every layer, which an extension adds to the canvas.
+
+    Attributes
+    ----------
+    name : of the maps
+    describe : content of the canvas on the stimuli that are shown, from the context: their words,
+        sentences, places, features and "colour", the feature that colours them
+    find : points (n_shown, 2) of these stimuli in a layer; None where they are not cached
+    compute : computes and keeps them; raises InputError where there are no representations
+    """
+
+    name: str
+    describe: Callable[[FigureContext], Canvas]
+    find: Callable[[FigureContext, Layer], FloatArray | None]
+    compute: Callable[[FigureContext, Layer], object]
+
+
+CANVAS_MAPS = Registry[CanvasMaps]("canvas maps", entry_modules)
+
+
+def canvas_maps() -> CanvasMaps | None:
+    """The maps that the canvas shows; None where no extension adds any."""
+    return next(iter(CANVAS_MAPS.values()), None)
+
+
 def canvas_data(context: FigureContext, progress: str = "") -> Canvas:
     """Content of the canvas for the two layers of a context, as JSON can hold it.
 
     Layers are named by their place in `layers`; maps are there of those layers of the two models
-    whose maps are kept, by that place as text. Missing numbers are None. `progress` is that of
-    `pair_data`.
+    whose maps are kept, by that place as text, or None without an extension that adds them. Missing
+    numbers are None. `progress` is that of `pair_data`.
     """
-    layers = context.selection.layers
+    layers, maps = context.selection.layers, canvas_maps()
     of_all = "canvas", repr(context.names), *_shown_matrices(context)
     return {
         **context.once(of_all, lambda: _of_all_layers(context)),
         "pair": [layers.index(layer) for layer in context.pair],
         **pair_data(context, progress),
-        "colour": color_of(context),
-        "maps": _maps(context, layers),
+        **({} if maps is None else maps.describe(context)),
+        "maps": None if maps is None else _maps(context, layers),
     }
 
 
@@ -80,7 +106,6 @@ def _of_all_layers(context: FigureContext) -> Canvas:
         "layers": _layers(context, layers),
         "models": {model: context.names.model(model) for model, _ in layers},
         "similarity": _similarity(context),
-        **_stimuli(context),
         "palette": list(PALETTE),
         "ramp": list(SEQUENTIAL),
     }
@@ -238,43 +263,6 @@ def _terms(context: FigureContext, why: Explanation) -> list[dict[str, Any]]:
     ]
 
 
-def _stimuli(context: FigureContext) -> Canvas:
-    """The stimuli that maps show: their words and sentences, and the levels of their features."""
-    analysis = context.analysis
-    rows = maps.shown_stimuli(analysis)
-    shown = analysis.stimuli.take(rows)
-    words = None if shown.word_index is None else list(shown.words)
-    places = [None] * len(rows) if shown.word_index is None else shown.word_index.tolist()
-    features = {
-        one.name: {
-            "label": context.names.feature(one.name),
-            **_levels(shown.table[one.name], numeric=one.kind == "ordered"),
-        }
-        for one in analysis.stimuli.features
-    }
-    return {
-        "words": words,
-        "called": plural(shown.level),
-        "sentences": list(shown.sentences),
-        "places": places,
-        "features": features,
-        "stimuli": analysis.stimuli.digest,
-        "sample": sample_of(len(rows), len(analysis.stimuli)),
-    }
-
-
-def _levels(values: pd.Series, *, numeric: bool) -> Canvas:
-    """A feature for colours: numbers, or the names of its levels and the place of each value."""
-    if numeric:
-        return {"values": _numbers(pd.to_numeric(values, errors="coerce").to_numpy(float))}
-    levels, others = common_levels(values, LEVELS)
-    place = {level: at for at, level in enumerate(levels)} | dict.fromkeys(others, len(levels))
-    if others:
-        levels = [*levels, f"{len(others)} other values"]
-    codes = [None if pd.isna(value) else place[str(value)] for value in values]
-    return {"levels": levels, "values": codes}
-
-
 def _maps(context: FigureContext, layers: Sequence[Layer]) -> dict[str, list[list[float]]]:
     """x and y of each stimulus in the layers of the two models whose maps are kept."""
     models, found = {model for model, _ in context.pair}, {}
@@ -285,26 +273,37 @@ def _maps(context: FigureContext, layers: Sequence[Layer]) -> dict[str, list[lis
 
 
 def map_of(context: FigureContext, layer: Layer) -> Any:
-    """x and y of the stimuli in a layer as lists; None where the map is not kept yet."""
+    """x and y of the stimuli in a layer as lists; None where there is no map in the store."""
 
-    def kept() -> Any:
-        points = maps.kept_points(context.analysis, layer, context.drawing.store)
-        return None if points is None else _numbers(points.T)
+    def find() -> Any:
+        maps = canvas_maps()
+        points = None if maps is None else maps.find(context, layer)
+        return None if points is None else rounded_lists(points.T)
 
-    return context.once(("points", layer), kept)
+    return context.once(("points", layer), find)
+
+
+def compute_map(context: FigureContext, layer: Layer) -> None:
+    """Compute the map of the stimuli in a layer and keep it.
+
+    Raises InputError: there is no store, or the representations are no longer in it.
+    """
+    maps = canvas_maps()
+    if maps is not None:
+        maps.compute(context, layer)
 
 
 def lacking_maps(context: FigureContext) -> list[Layer]:
     """Layers of the compared two whose maps are not cached yet, but can be made."""
     analysis, store = context.analysis, context.drawing.store
     lacking = [layer for layer in context.pair if map_of(context, layer) is None]
-    if not lacking or store is None:
+    if not lacking or store is None or canvas_maps() is None:
         return []
     without = without_representations(analysis, [model for model, _ in lacking], store)
     return [layer for layer in lacking if layer[0] not in without]
 
 
-def _numbers(values: FloatArray) -> Any:
+def rounded_lists(values: FloatArray) -> Any:
     """Lists of numbers with three decimals; None for what is no number."""
     rounded = np.round(np.asarray(values, dtype=np.float64), 3) + 0.0
     listed = rounded.astype(object)

@@ -17,13 +17,11 @@ from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.maps import heading, uncrowded
 from mlem_core.figures.naming import feature_labels, feature_name, layer_title
 from mlem_core.figures.profiles import Line, lines_of
-from mlem_core.figures.stimulus_maps import as_panel, as_small, color_of, map_of_side, sample_of
 from mlem_core.figures.style import (
     LEGEND,
     LINE,
     NO_ANNOTATIONS,
     PALETTE,
-    SIZE,
     Annotations,
     Trace,
     as_number,
@@ -33,12 +31,8 @@ from mlem_core.figures.style import (
     flag_trace,
     mark_of,
     note,
-    once_in_legend,
-    panel_ref,
     quiet,
-    quiet_layout,
     scatter,
-    title_of,
     wrapped,
 )
 from mlem_core.inference.intervals import score_table
@@ -204,78 +198,3 @@ def importance_of(results: Results, a: str, b: str) -> pd.DataFrame:
     table = means.mean()
     columns = {name: table.loc[parse_layer(name)] for name in dict.fromkeys((a, b))}
     return pd.DataFrame(columns).sort_values(a, ascending=False).reset_index()
-
-
-def two_layers(
-    scatter: go.Figure, maps: tuple[go.Figure, go.Figure], *, narrow: bool = False
-) -> go.Figure:
-    """The importances of two layers and both their maps in one (figure 4 of Salle et al. 2024).
-
-    Parameters
-    ----------
-    scatter : of `importance_scatter`
-    maps : of `stimulus_map`, of the layer on the x axis and of that on the y axis, coloured by one
-        feature
-    narrow : the maps below the scatter, for one column of a journal, instead of beside it
-    """
-    domains, height = _NARROW if narrow else _WIDE
-    layout = quiet_layout(height)
-    traces, headings = [], []
-    for place, (part, domain) in enumerate(zip((scatter, *maps), domains, strict=True)):
-        ref = panel_ref(place)
-        drawn, axes, notes = as_panel(part, ref)
-        if place:
-            drawn = [as_small(one, place == 1, narrow) | {"legend": "legend2"} for one in drawn]
-        traces += drawn
-        for name, ends in zip("xy", domain, strict=True):
-            # Both sides of a panel are cut to the square that fits, from the outside.
-            side = {"constrain": "domain", "constraintoward": "left" if name == "x" else "top"}
-            axes[f"{name}axis{ref}"] |= {"domain": ends, **side}
-        if narrow and not place:
-            title = axes["yaxis"]["title"]
-            title["text"] = title["text"].replace(") in ", ")<br>in ")
-        layout |= axes
-        said = part.layout.title.text
-        said = said.replace(" layer ", "<br>layer ") if narrow and place else said
-        headings += [title_of(said, ref) | {"font": {"size": SIZE}}, *notes]
-    title = {"text": maps[0].layout.legend.title.text, "font": {"size": SIZE}}
-    beside = layout["legend"] | {"x": 1.02}
-    layout |= {
-        "annotations": headings,
-        "margin": {"l": 60, "r": 12, "t": 40, "b": 56 if not narrow else 40},
-        "legend": beside | {"y": 1, "yanchor": "top"},
-        "legend2": beside | {"y": 0, "yanchor": "bottom", "title": title},
-    }
-    return go.Figure(once_in_legend(traces), layout)
-
-
-# x and y of the scatter and of the two maps, as shares of the plot, and the height.
-_WIDE = (([0, 0.6], [0, 1]), ([0.7, 1], [0.55, 1]), ([0.7, 1], [0, 0.45])), 540
-_NARROW = (([0, 1], [0.46, 1]), ([0, 0.47], [0, 0.3]), ([0.53, 1], [0, 0.3])), 560
-
-
-@figure(
-    "two_layers",
-    "Figure 4: scatter and maps of two layers",
-    "Two layers: which features matter in each, and how each lays out the stimuli.",
-    offered=True,
-)
-def draw_two_layers(context: FigureContext) -> RenderedFigure | None:
-    """The importances of both layers and their maps in one figure."""
-    scatter, sides = draw_compare(context), (map_of_side(context, 0), map_of_side(context, 1))
-    if scatter is None or sides[0] is None or sides[1] is None:
-        return None
-    a, b = context.called
-    color = context.names.feature(color_of(context))
-    drawn: tuple[go.Figure, go.Figure] = (sides[0].figure, sides[1].figure)
-    return RenderedFigure(
-        two_layers(scatter.figure, drawn, narrow=context.drawing.narrow),
-        f"{a} and {b}: importances and maps of the stimuli",
-        joined(
-            f"(a) {scatter.caption} (b, c) Metric MDS of the neural distances, coloured by "
-            f"{color}.",
-            sample_of(len(sides[0].data), len(context.analysis.stimuli)),
-        ),
-        scatter.data,
-        scatter.table,
-    )

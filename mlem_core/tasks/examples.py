@@ -17,7 +17,6 @@ from typing import Any
 
 from mlem_core.analysis import files
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.maps import stimulus_map, stimulus_map_stress
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.errors import InputError
@@ -97,22 +96,15 @@ def example_size() -> int:
 def make(store: Store, progress: Report) -> None:
     """Run it and put it in place of what was there.
 
-    With it come the maps of its stimuli, its confidence intervals, its audit, and of the two layers
-    that are looked at first their own intervals, what else explains them, and
-    the pairs of stimuli behind each term.
+    With it come its confidence intervals, what extensions compute for it, and of the two layers
+    that are looked at first their own intervals and the pairs of stimuli behind each term.
     """
     from mlem_core.inference import explanation, layer_intervals
 
     analysis = run(SPEC, store, progress)
-    maps, stress = {}, {}
-    for done, (model, layer) in enumerate(analysis.layers):
-        progress(Progress("maps", None, done, len(analysis.layers), "layers"))
-        points = stimulus_map(analysis, model, layer, store)
-        maps[(model, layer)] = points[["x", "y"]].to_numpy()
-        stress[(model, layer)] = stimulus_map_stress(analysis, model, layer, store)
     # Which machine made it is of no interest to those who get it.
     manifest = {name: value for name, value in analysis.manifest.items() if name != "machine"}
-    analysis = replace(analysis, maps=maps, map_stress=stress, manifest=manifest)
+    analysis = replace(analysis, manifest=manifest)
     # Look at their audit when the example is made from other weights.
     pair = analysis.most_alike()
     layer_intervals.layer_intervals(analysis, store, report=progress)

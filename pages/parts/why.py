@@ -19,9 +19,8 @@ from mlem_core import extending
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import percent
 from mlem_core.base.typing import parse_layer
-from mlem_core.figures.canvas import canvas_data, lacking_maps
+from mlem_core.figures.canvas import canvas_data, compute_map, lacking_maps
 from mlem_core.figures.context import FigureContext
-from mlem_core.figures.stimulus_maps import points_of
 from mlem_core.inference import pair_contributions as behind
 from mlem_core.inference.explanation_text import settled
 from mlem_core.measures.decomposition import UNEXPLAINED, is_identity
@@ -130,7 +129,7 @@ def _arrive(
     made = False
     for layer in maps:
         with contextlib.suppress(InputError):
-            points_of(shown, layer)
+            compute_map(shown, layer)
             made = True
     done = work is not None and work.status().state not in background.UNDER_WAY
     if made or done or _progress(work) != progress:
@@ -169,8 +168,7 @@ def _figures(view: View) -> None:
         exporting.show_figure(view, "why", similarity=similarity)
         screens.example_link()
     with right:
-        for place in "ab":
-            frame.attempt(partial(exporting.show_figure, view, f"stimulus_map_{place}"))
+        exporting.show_tab(view, "details")
 
 
 def _pairs(view: View) -> None:

@@ -11,11 +11,9 @@ from helpers.inputs import arguments_of, finished, for_each, in_files, noise, pr
 from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr, weightedtau
 
-from mlem_core import AnalysisSpec, Store, from_frame, read_csv, run, stimulus_map, write_csv
+from mlem_core import AnalysisSpec, Store, from_frame, read_csv, run, write_csv
 from mlem_core.analysis import files, planning
 from mlem_core.analysis.diagnostics import lint
-from mlem_core.analysis.layer_sources import representations_of
-from mlem_core.analysis.maps import stimulus_map_stress
 from mlem_core.analysis.planning import cost_of, recommended_values
 from mlem_core.cli.commands import main
 from mlem_core.pairs.columns import resolved_columns
@@ -74,22 +72,13 @@ def test_another_estimator_from_the_same_statistics(made, estimator, interaction
         made.analysis.results(interactions=True)
 
 
-def test_a_saved_analysis_is_the_same_with_its_map_and_stress(made, tmp_path):
-    at, analysis = (MODEL, 3), made.analysis
-    points = stimulus_map(analysis, *at, made.store)
-    assert list(points["stimulus"]) == list(range(len(analysis.stimuli)))
-    near = pdist(points[["x", "y"]])
-    far = pdist(np.asarray(representations_of(analysis, MODEL, made.store)[3], dtype=np.float64))
-    stress = stimulus_map_stress(analysis, *at, made.store)
-    assert stress == pytest.approx(np.sqrt(((near - far) ** 2).sum() / (near @ near)), rel=1e-5)
-    xy = points[["x", "y"]].to_numpy()
-    files.save_analysis(replace(analysis, maps={at: xy}, map_stress={at: stress}), tmp_path)
+def test_a_saved_analysis_is_the_same(made, tmp_path):
+    analysis = made.analysis
+    files.save_analysis(analysis, tmp_path)
     loaded = files.load_analysis(tmp_path)
-    assert loaded.map_stress == {at: stress} and loaded.stimuli.digest == analysis.stimuli.digest
+    assert loaded.stimuli.digest == analysis.stimuli.digest
     assert loaded.spec == analysis.spec and loaded.manifest == analysis.manifest
     pd.testing.assert_frame_equal(loaded.results().importance, analysis.results().importance)
-    with refused(f"did you mean {MODEL}:3"):
-        stimulus_map(analysis, MODEL, 33, made.store)
 
 
 @for_each(

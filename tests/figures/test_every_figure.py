@@ -23,6 +23,7 @@ from pypdf import PdfReader
 from mlem_core import InputError
 from mlem_core.base.labels import Names
 from mlem_core.extensions.audit.figures import audit_map
+from mlem_core.extensions.stimulus_maps.figures import stimulus_map
 from mlem_core.extensions.value_coding.figures import value_matrices
 from mlem_core.figures.compare import importance_scatter
 from mlem_core.figures.context import RenderedFigure
@@ -33,7 +34,6 @@ from mlem_core.figures.print_layout import Paper, on_pages
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.similarity import similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations, feature_counts
-from mlem_core.figures.stimulus_maps import stimulus_map
 from mlem_core.figures.terms import HOVER, term_matrices
 from mlem_core.figures.why import waterfall
 from mlem_core.report import formats

@@ -9,10 +9,10 @@ from helpers.figure_tables import FEATURES, layer_map_of, named, of_type, square
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
+from mlem_core.extensions.stimulus_maps.figures import stimulus_map
 from mlem_core.figures.maps import layer_maps
 from mlem_core.figures.similarity import similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations
-from mlem_core.figures.stimulus_maps import stimulus_map
 from mlem_core.figures.style import GREY, Annotations
 from mlem_core.figures.terms import term_matrices
 

@@ -11,12 +11,12 @@ from helpers.inputs import for_each, in_files, noise, probing
 
 from mlem_core import Store, run
 from mlem_core.analysis.fit_cache import fitted_results
+from mlem_core.extensions.stimulus_maps.figures import map_caption
 from mlem_core.figures import captions
 from mlem_core.figures.captions import FLAGGED, FOLDS, computed_on
 from mlem_core.figures.compare import compare_caption
 from mlem_core.figures.profiles import profiles_caption
 from mlem_core.figures.similarity import similarity_caption
-from mlem_core.figures.stimulus_maps import map_caption
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.report import formats
 from mlem_core.report.methods import KEYS, bibtex, methods_paragraph

@@ -29,10 +29,9 @@ from mlem_core.analysis.similarities import rsa_of
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import replacing
 from mlem_core.base.text import many
-from mlem_core.base.typing import Layer, Report, counting
-from mlem_core.figures.canvas import canvas_data, map_of, pair_data
+from mlem_core.base.typing import Counted, Layer, Report, counting
+from mlem_core.figures.canvas import canvas_data, compute_map, map_of, pair_data
 from mlem_core.figures.plots import FIGURES, FigureContext
-from mlem_core.figures.stimulus_maps import points_of
 from mlem_core.inference.explanation import explain, explanations
 from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.similarities import RSA
@@ -152,25 +151,8 @@ def _content(
     """The canvas without its pair, the maps of all layers, and what explains each pair."""
     layers = context.selection.layers
     of_all = canvas_data(context)
-    told = counting(report, "maps", "layers")
-    for done, layer in enumerate(layers):
-        told(done, len(layers))
-        with suppress(InputError):
-            points_of(context, layer)
-        if (points := map_of(context, layer)) is not None:
-            of_all["maps"][str(done)] = points
-    if context.analysis.stimuli.level == "stimulus":
-        labels = of_all["sentences"]
-        of_all["sentences"] = [
-            Path(label).name if os.path.isabs(label) else label for label in labels
-        ]
-    if not stimuli:
-        of_all |= {
-            "stimuli": None,
-            "words": None,
-            "places": [None] * len(of_all["places"]),
-            "sentences": [f"stimulus {n + 1}" for n in range(len(of_all["sentences"]))],
-        }
+    if of_all["maps"] is not None:
+        _add_maps(of_all, context, counting(report, "maps", "layers"), stimuli=stimuli)
     every = list(itertools.combinations(layers, 2))
     if pairs is not None:
         every = list(dict.fromkeys((context.pair, *pairs)))
@@ -185,6 +167,31 @@ def _content(
     for name in pair_data(context):
         del of_all[name]
     return {"canvas": {**of_all, "alone": True}, "pairs": explained}
+
+
+def _add_maps(
+    canvas: dict[str, Any], context: FigureContext, progress: Counted, *, stimuli: bool
+) -> None:
+    """Add the maps of all layers to the canvas, and take out the stimuli unless they are shown."""
+    layers = context.selection.layers
+    for done, layer in enumerate(layers):
+        progress(done, len(layers))
+        with suppress(InputError):
+            compute_map(context, layer)
+        points = map_of(context, layer)
+        if points is not None:
+            canvas["maps"][str(done)] = points
+    if context.analysis.stimuli.level == "stimulus":
+        canvas["sentences"] = [
+            Path(label).name if os.path.isabs(label) else label for label in canvas["sentences"]
+        ]
+    if not stimuli:
+        canvas |= {
+            "stimuli": None,
+            "words": None,
+            "places": [None] * len(canvas["places"]),
+            "sentences": [f"stimulus {n + 1}" for n in range(len(canvas["sentences"]))],
+        }
 
 
 def _about(context: FigureContext) -> str:

@@ -85,7 +85,7 @@ export function bars(state, root, tip) {
   }
 
   function choose(one) {
-    if (state.data.features[one.name]) state.set("feature", one.name);
+    if (state.data.features?.[one.name]) state.set("feature", one.name);
     else state.tell("details", one.name);
   }
 

@@ -15,14 +15,15 @@ const mounted = new WeakMap();
 export function mount(element, data, tell) {
   let canvas = mounted.get(element);
   if (!canvas || !canvas.root.isConnected) {
-    canvas = build(element);
+    canvas = build(element, data.maps !== null);
     mounted.set(element, canvas);
   }
   canvas.state.tell = tell;
   receive(canvas.state, data);
 }
 
-function build(element) {
+// Without an extension that adds maps of the stimuli, `data.maps` is null and there is no place for them.
+function build(element, hasMaps) {
   const state = newState(() => {});
   const root = make("div", { class: "canvas" });
   element.append(root);
@@ -33,20 +34,22 @@ function build(element) {
     return section;
   };
   const left = part("all", "Similarity of all layers"), right = part("two", "The two layers");
-  const below = part("maps", "Maps of the stimuli in both layers");
   const redraw = [matrix(state, left, tip)];
   finding(state, right);
   const sums = make("div", { class: "bars" });
   right.append(sums);
   bars(state, sums, tip);
-  for (const side of [0, 1]) {
-    const figure = make("div", { class: "map" });
-    below.append(figure);
-    redraw.push(map(state, figure, side, tip));
+  if (hasMaps) {
+    const below = part("maps", "Maps of the stimuli in both layers");
+    for (const side of [0, 1]) {
+      const figure = make("div", { class: "map" });
+      below.append(figure);
+      redraw.push(map(state, figure, side, tip));
+    }
+    const aside = make("aside", { "aria-label": "Stimuli" });
+    below.append(aside);
+    words(state, aside);
   }
-  const aside = make("aside", { "aria-label": "Stimuli" });
-  below.append(aside);
-  words(state, aside);
   const again = () => redraw.forEach(each => each());
   new ResizeObserver(again).observe(root);
   // A change of the theme changes the colours of what is drawn.

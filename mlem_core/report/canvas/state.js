@@ -23,7 +23,7 @@ export function newState(tell) {
 // The feature that colours the maps now.
 export function colouring(state) {
   const { pointed, data, feature } = state;
-  return pointed !== null && data.features[pointed] ? pointed : feature;
+  return pointed !== null && data.features?.[pointed] ? pointed : feature;
 }
 
 // Whether all that is shown is of the pair that is chosen.

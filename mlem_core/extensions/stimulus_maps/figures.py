@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from mlem_core.analysis import maps
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer
+from mlem_core.extensions.stimulus_maps.computation import compute_map, map_table
 from mlem_core.figures.captions import STRESS, computed_on, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure, some_layers
 from mlem_core.figures.maps import UNKNOWN, frame_map, heading
@@ -129,42 +129,53 @@ def _levels(values: pd.Series) -> list[_Group]:
     return groups
 
 
-def points_of(context: FigureContext, layer: Layer) -> tuple[pd.DataFrame, float]:
-    """The map of the stimuli in a layer, and how far it is off.
+def layer_points(context: FigureContext, layer: Layer) -> tuple[pd.DataFrame, float]:
+    """The map of the stimuli in a layer (stimulus, x, y), and how far it is off.
 
-    Raises as `mlem_core.analysis.maps.stimulus_map`; there is no store.
+    Raises as `stimulus_map` of `computation`; there is no store.
     """
-    if (store := context.drawing.store) is None:
+    store = context.drawing.store
+    if store is None:
         raise InputError("maps of the stimuli need a store, where the representations are.")
-    of = context.analysis, *layer, store
-    return context.once(
-        ("map", layer), lambda: (maps.stimulus_map(*of), maps.stimulus_map_stress(*of))
+
+    def compute() -> tuple[pd.DataFrame, float]:
+        layer_map = compute_map(context.analysis, layer, store)
+        return map_table(context.analysis, layer_map), layer_map.stress
+
+    return context.once(("map", layer), compute)
+
+
+def color_feature(context: FigureContext) -> str:
+    """The feature that colours the stimuli: the one chosen, else the easiest to read.
+
+    A nominal one, as a few colours are read more easily than a scale, and seldom missing.
+    """
+    color = context.drawing.options.get("color", "")
+    if color in context.all_features:
+        return str(color)
+    stimuli = context.analysis.stimuli
+    kinds = {feature.name: feature.kind for feature in stimuli.features}
+    return min(
+        context.selection.features,
+        key=lambda name: (kinds[name] != "nominal", stimuli.table[name].isna().sum()),
     )
-
-
-def color_of(context: FigureContext) -> str:
-    """The feature that colours the stimuli: the one chosen, else the easiest to read."""
-    chosen = context.drawing.options.get("color", "")
-    if chosen in context.all_features:
-        return chosen
-    return maps.easiest_to_read(context.analysis.stimuli, context.selection.features)
 
 
 def _coloured_map(context: FigureContext, layer: Layer) -> RenderedFigure | None:
     """The stimuli in a layer, coloured by a feature; None where they cannot be had."""
-    stimuli, color = context.analysis.stimuli, color_of(context)
+    stimuli, color = context.analysis.stimuli, color_feature(context)
     try:
-        points, stress = points_of(context, layer)
+        points, stress = layer_points(context, layer)
     except InputError:
         return None  # there is no store, or the representations are no longer in it
-    own = stimuli.take(points["stimulus"].to_numpy())
-    labels = own.sentences
-    if own.word_index is not None:
-        both = zip(own.words, labels, strict=True)
-        labels = [f"{word} in: {sentence}" for word, sentence in both]
-    points = points.assign(**{"label": labels, color: own.table[color].to_numpy()})
+    shown = stimuli.take(points["stimulus"].to_numpy())
+    labels = shown.sentences
+    if shown.word_index is not None:
+        words = zip(shown.words, labels, strict=True)
+        labels = [f"{word} in: {sentence}" for word, sentence in words]
+    points = points.assign(**{"label": labels, color: shown.table[color].to_numpy()})
     title = context.names.layer_title(layer)
-    kind = next(one.kind for one in stimuli.features if one.name == color)
+    kind = next(feature.kind for feature in stimuli.features if feature.name == color)
     return RenderedFigure(
         stimulus_map(points, color, kind, title, stress),
         f"Stimuli in {title}",
@@ -173,7 +184,7 @@ def _coloured_map(context: FigureContext, layer: Layer) -> RenderedFigure | None
     )
 
 
-def map_of_side(context: FigureContext, side: int) -> RenderedFigure | None:
+def draw_side(context: FigureContext, side: int) -> RenderedFigure | None:
     """The stimuli in one of the two layers; None where they cannot be had."""
     return _coloured_map(context, context.pair[side]) if context.several else None
 
@@ -184,7 +195,8 @@ for _side, _place in enumerate("ab"):
         "Map of the stimuli",
         "Stimuli that lie close together are represented similarly. Where stress is poor, read "
         "groups of them, not single ones.",
-    )(partial(map_of_side, side=_side))
+        tab="details",
+    )(partial(draw_side, side=_side))
 
 
 def map_caption(n_shown: int, n_stimuli: int, color: str = "") -> str:
@@ -196,14 +208,15 @@ def map_caption(n_shown: int, n_stimuli: int, color: str = "") -> str:
     """
     return joined(
         "Metric MDS of the neural distances: stimuli that lie close are represented similarly.",
-        sample_of(n_shown, n_stimuli),
+        sample_sentence(n_shown, n_stimuli),
         f"Coloured by {color}." if color else "",
         STRESS,
         computed_on(n_stimuli),
     )
 
 
-def sample_of(n_shown: int, n_stimuli: int) -> str:
+def sample_sentence(n_shown: int, n_stimuli: int) -> str:
+    """Sentence on the sample that a map shows; empty where it shows all stimuli."""
     return f"Shown: a random sample of {n_shown:,} stimuli." if n_shown < n_stimuli else ""
 
 
@@ -215,12 +228,12 @@ def map_panels(maps: Sequence[go.Figure], across: int = 4) -> go.Figure:
     maps : of `stimulus_map`, coloured by one feature
     across : panels beside each other
     """
-    titles = [one.layout.title.text for one in maps]
+    titles = [layer_map.layout.title.text for layer_map in maps]
     layout, places = panel_layout(titles, height=_HEIGHT, across=across, apart=0.03, below=56)
     traces: list[Trace] = []
-    for place, (one, (ref, _)) in enumerate(zip(maps, places, strict=True)):
-        drawn, axes, notes = as_panel(one, ref)
-        traces += [as_small(trace, first=place == 0) for trace in drawn]
+    for place, (layer_map, (ref, _)) in enumerate(zip(maps, places, strict=True)):
+        panel_traces, axes, notes = panel_parts(layer_map, ref)
+        traces += [small_trace(trace, first=place == 0) for trace in panel_traces]
         layout["annotations"] += notes
         for name, axis in axes.items():
             layout[name] |= axis
@@ -231,20 +244,20 @@ def map_panels(maps: Sequence[go.Figure], across: int = 4) -> go.Figure:
     return go.Figure(once_in_legend(traces), layout)
 
 
-def as_panel(one: go.Figure, ref: str) -> tuple[list[Trace], dict[str, Any], list[Trace]]:
+def panel_parts(drawn: go.Figure, ref: str) -> tuple[list[Trace], dict[str, Any], list[Trace]]:
     """Traces, axes and notes of a figure of one panel, for the panel `ref` of another one."""
     axes = {}
     for name, other in (("x", "y"), ("y", "x")):
-        axis = one.layout[f"{name}axis"].to_plotly_json()
+        axis = drawn.layout[f"{name}axis"].to_plotly_json()
         axes[f"{name}axis{ref}"] = axis | {"anchor": other + ref}
     axes[f"yaxis{ref}"]["scaleanchor"] = f"x{ref}"
-    notes = [each.to_plotly_json() for each in one.layout.annotations]
-    for each in notes:
-        each |= {f"{name}ref": each[f"{name}ref"].replace(name, name + ref) for name in "xy"}
-    return in_panel(ref, (trace.to_plotly_json() for trace in one.data)), axes, notes
+    notes = [note.to_plotly_json() for note in drawn.layout.annotations]
+    for note in notes:
+        note |= {f"{name}ref": note[f"{name}ref"].replace(name, name + ref) for name in "xy"}
+    return in_panel(ref, (trace.to_plotly_json() for trace in drawn.data)), axes, notes
 
 
-def as_small(trace: Trace, first: bool, narrow: bool = False) -> Trace:
+def small_trace(trace: Trace, first: bool, narrow: bool = False) -> Trace:
     """A trace of a map that stands beside others: smaller points, one legend for all maps.
 
     Parameters
@@ -279,22 +292,26 @@ def draw_map_panels(context: FigureContext) -> RenderedFigure | None:
     not decide what is in an archive.
     """
     store, model = context.drawing.store, context.drawing.options.get("mapped", "")
-    own = [layer for layer in context.selection.layers if layer[0] == model]
-    drawn = some_layers(own, MOST)
+    layers = [layer for layer in context.selection.layers if layer[0] == model]
+    drawn = some_layers(layers, MOST)
     if store is None or not drawn:
         return None
-    found = [_coloured_map(context, layer) for layer in drawn]
-    there = [one for one in found if one is not None]
-    if len(there) < len(found):
+    layer_maps = [_coloured_map(context, layer) for layer in drawn]
+    available = [layer_map for layer_map in layer_maps if layer_map is not None]
+    if len(available) < len(drawn):
         return None
     tables = [
-        one.data.drop(columns="label").assign(model=model, layer=layer)
-        for one, (_, layer) in zip(there, drawn, strict=True)
+        layer_map.data.drop(columns="label").assign(model=model, layer=layer)
+        for layer_map, (_, layer) in zip(available, drawn, strict=True)
     ]
-    n, color = len(tables[0]), context.names.feature(color_of(context))
-    some = f" {len(drawn)} of the {len(own)} layers are drawn." if len(drawn) < len(own) else ""
+    n, color = len(tables[0]), context.names.feature(color_feature(context))
+    some = ""
+    if len(drawn) < len(layers):
+        some = f" {len(drawn)} of the {len(layers)} layers are drawn."
     return RenderedFigure(
-        map_panels([one.figure for one in there], 2 if context.drawing.narrow else 4),
+        map_panels(
+            [layer_map.figure for layer_map in available], 2 if context.drawing.narrow else 4
+        ),
         f"Stimuli in the layers of {context.names.model(model)}",
         f"The stimuli in the layers of one model, coloured by {color}.{some} "
         f"{map_caption(n, len(context.analysis.stimuli))}",
