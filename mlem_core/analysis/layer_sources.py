@@ -184,8 +184,8 @@ def file_representations(
         # The same file taken as representations, or for other distances, is another source.
         facts = {**source.facts, "distances": True, "source_identity": source.identity}
         identity = f"{source.identity} distances{SQUARED * spec.already_squared}"
-        read = partial(_roots, source) if spec.already_squared else source._read
-        source = replace(source, identity=identity, facts=facts, _read=read)
+        read = partial(_roots, source) if spec.already_squared else source.__getitem__
+        source = source.with_arrays(read, identity=identity, facts=facts)
     return source
 
 
@@ -198,11 +198,10 @@ def _roots(source: Representations, layer: int) -> FloatArray:
 
 def distances_of(repeated: Representations, distance: str) -> Representations:
     """Distances (n_stimuli, n_stimuli) over the repetitions of each stimulus."""
-    return replace(
-        repeated,
+    return repeated.with_arrays(
+        partial(_over_repetitions, repeated, distance),
         identity=f"{repeated.identity} {distance} {VERSION_OF_REPETITIONS}",
         facts={**repeated.facts, "distances": True, "source_identity": repeated.identity},
-        _read=partial(_over_repetitions, repeated, distance),
         distances=True,
     )
 

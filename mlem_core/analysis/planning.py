@@ -53,7 +53,7 @@ def with_choices_open(spec: AnalysisSpec, stimuli: StimulusSet) -> AnalysisSpec:
     return replace(spec, estimator=among[0] if among else spec.estimator, values=values)
 
 
-def settled(
+def resolve_auto_choices(
     spec: AnalysisSpec,
     stimuli: StimulusSet,
     statistics_of: Callable[[IntArray], PairStatistics],

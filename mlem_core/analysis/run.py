@@ -19,7 +19,7 @@ from mlem_core.analysis.planning import (
     CHOSEN,
     check_columns,
     fold_choices,
-    settled,
+    resolve_auto_choices,
     with_choices_open,
 )
 from mlem_core.analysis.spec import AnalysisSpec
@@ -111,28 +111,21 @@ def run(
 def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet | None) -> Analysis:
     spec = with_subjects(spec)
     spec.check()
-    given = spec.load_stimuli() if stimuli is None else stimuli
-    whole = given.select(spec.features)
+    whole = (spec.load_stimuli() if stimuli is None else stimuli).select(spec.features)
     stimuli = spec.kept.of(whole)
     if FEWEST_COMPARED <= len(stimuli) < FEWEST_FOLDS * FEWEST_TESTED:
         raise TooFewStimuli.of(layer_sources(spec, whole, store, report)[0], spec, len(stimuli))
-    folds, asked = _folds(whole, spec), spec
-    spec = with_choices_open(asked, stimuli)
+    folds = _folds(whole, spec)
+    requested_spec, spec = spec, with_choices_open(spec, stimuli)
     columns = resolved_columns(stimuli, spec.values)
     check_columns(columns, spec)
     sources, notices = layer_sources(spec, whole, store, report)
     notices = [*whole.notes, *notices]
 
-    def of_rows(rows: IntArray) -> PairStatistics:
-        if len(rows) == len(stimuli):
-            return layer_statistics(spec, stimuli, folds, columns, sources, store, report).pairs
-        sample = stimuli.take(rows)
-        of_sample = feature_columns(sample, resolved=_resolved(columns))
-        few = {k: replace(s, _read=partial(s.of, stimuli=rows)) for k, s in sources.items()}
-        own_spec = replace(spec, pairs=0)
-        return layer_statistics(own_spec, sample, folds[rows], of_sample, few, store, report).pairs
-
-    settled_spec, choice = settled(asked, stimuli, of_rows)
+    build_statistics = partial(
+        _sample_statistics, spec, stimuli, folds, columns, sources, store, report
+    )
+    settled_spec, choice = resolve_auto_choices(requested_spec, stimuli, build_statistics)
     columns_used = resolved_columns(stimuli, settled_spec.values)
     pairs, notes, positions, errors, variance = layer_statistics(
         settled_spec, stimuli, folds, columns_used, sources, store, report
@@ -164,6 +157,26 @@ def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet 
         pairs, analysis.design, settled_spec, [(layer, sources[layer]) for layer in layers]
     )
     return replace(analysis, fits=fitted(pairs, settled_spec.estimator, training_pairs=training))
+
+
+def _sample_statistics(
+    spec: AnalysisSpec,
+    stimuli: StimulusSet,
+    folds: IntArray,
+    columns: Sequence[FeatureColumn],
+    sources: Mapping[Layer, Representations],
+    store: Store,
+    report: Report,
+    rows: IntArray,
+) -> PairStatistics:
+    """Pair statistics of the stimuli in some rows: of all their pairs where they are a sample."""
+    if len(rows) < len(stimuli):
+        spec = replace(spec, pairs=0)
+        stimuli = stimuli.take(rows)
+        folds = folds[rows]
+        columns = feature_columns(stimuli, resolved=_resolved(columns))
+        sources = {layer: source.take(rows) for layer, source in sources.items()}
+    return layer_statistics(spec, stimuli, folds, columns, sources, store, report).pairs
 
 
 def _resolved(columns: Sequence[FeatureColumn]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ A view leaves out stimuli by their position, or changes the units of a layer; ev
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -183,18 +183,17 @@ def view(source: Representations, rows: IntArray, kept: str, units: str) -> Repr
     if kept == "all" and units == "raw":
         return source
 
-    return replace(
-        source,
+    return source.with_arrays(
+        partial(_changed, source, None if kept == "all" else rows, units),
         identity=f"{source.identity} view={VERSION} positions={kept} units={units}",
         facts={**source.facts, "source_identity": source.identity},
         n_stimuli=len(rows),
-        _read=partial(_changed, source, None if kept == "all" else rows, units),
     )
 
 
 def _changed(
     source: Representations, rows: IntArray | None, units: str, layer: int
 ) -> NDArray[np.floating]:
-    array = source[layer] if rows is None else source.of(layer, rows)
+    array = source[layer] if rows is None else source.rows(layer, rows)
     # Distances have no units.
     return array if source.distances else changed_units(array, units)

@@ -96,7 +96,7 @@ class LayerPairs:
         def distances(layer: Layer) -> FloatArray:
             source = representations_of(analysis, layer[0], store)
             whole = len(rows) == len(stimuli)
-            of_rows = source[layer[1]] if whole else source.of(layer[1], rows)
+            of_rows = source[layer[1]] if whole else source.rows(layer[1], rows)
             distance = analysis.spec.distance_of(layer[0])
             return squared_distances(np.asarray(of_rows), distance, layer=layer_name(layer))
 

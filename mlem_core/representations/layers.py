@@ -77,10 +77,20 @@ class Representations:
         n: int | None = self.facts.get("n_layers")
         return self.layers if n is None else tuple(range(n))
 
-    def of(self, layer: int, stimuli: NDArray[np.integer]) -> NDArray[np.floating]:
+    def rows(self, layer: int, stimuli: NDArray[np.integer]) -> NDArray[np.floating]:
         """The rows of some stimuli in a layer, or the distances among them."""
         array = self[layer]
         return array[np.ix_(stimuli, stimuli)] if self.distances else array[stimuli]
+
+    def take(self, stimuli: NDArray[np.integer]) -> Representations:
+        """Those of some stimuli, with the same identity: which stimuli is not part of it."""
+        return self.with_arrays(partial(self.rows, stimuli=stimuli), n_stimuli=len(stimuli))
+
+    def with_arrays(
+        self, read: Callable[[int], NDArray[np.floating]], **changes: Any
+    ) -> Representations:
+        """Those with other arrays, which `read` gives of a layer, and other fields."""
+        return replace(self, _read=read, **changes)
 
 
 def from_model(

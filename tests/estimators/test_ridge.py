@@ -207,7 +207,7 @@ def test_each_fold_keeps_the_papers_choice_unless_another_gains_enough(monkeypat
     monkeypatch.setattr(
         planning, "inner_scores", lambda pairs, *, ranked, by_value: scores[ranked, by_value]
     )
-    spec, chosen = planning.settled(asked, stimuli, lambda rows: None)
+    spec, chosen = planning.resolve_auto_choices(asked, stimuli, lambda rows: None)
     choices = [("ridge", ()), ("ridge", by_value), ("ridge-rank", ()), ("ridge-rank", by_value)]
     expected = []
     for fold in range(5):

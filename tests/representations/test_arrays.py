@@ -308,7 +308,7 @@ def test_mapped_arrays_are_those_that_are_loaded(three, tmp_path, suffix, kind, 
     assert layer.dtype == expected.dtype
     assert mapped(layer, path) == (array.dtype in ("<f4", "<f8"))
     np.testing.assert_array_equal(found[0], expected)
-    np.testing.assert_array_equal(found.of(0, np.array([2, 0])), expected[[2, 0]])
+    np.testing.assert_array_equal(found.rows(0, np.array([2, 0])), expected[[2, 0]])
     assert found.facts["arrays"]["layer_00"] in (str(array.dtype), "BOOL", "I32")
 
 
@@ -338,8 +338,8 @@ def test_distances_are_square(three, tmp_path, suffix):
     good = save(tmp_path / f"good{suffix}", {"layer_00": square})
     ours = from_file(good, three, distances=True)
     np.testing.assert_array_equal(ours[0], square)
-    np.testing.assert_array_equal(ours.of(0, np.array([0, 2])), [[0, 2], [2, 0]])
-    np.testing.assert_array_equal(from_file(good, three).of(0, np.array([2])), [[2, 3, 0]])
+    np.testing.assert_array_equal(ours.rows(0, np.array([0, 2])), [[0, 2], [2, 0]])
+    np.testing.assert_array_equal(from_file(good, three).rows(0, np.array([2])), [[2, 3, 0]])
     bad = save(tmp_path / f"bad{suffix}", {"layer_00": square[:, 1:]})
     with refused("(3, 2)", "(3, 3)"):
         from_file(bad, three, distances=True)

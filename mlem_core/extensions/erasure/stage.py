@@ -342,7 +342,7 @@ def _measures(asked: ErasureRequest, store: Store) -> tuple[Measures, list[str]]
     for layer in asked.others:
         source, distance = representations_of(analysis, layer[0], store), spec.distance_of(layer[0])
         others[layer_name(layer)] = [
-            square_ranks(np.asarray(source.of(layer[1], rows[folds == fold])), distance)
+            square_ranks(np.asarray(source.rows(layer[1], rows[folds == fold])), distance)
             for fold in np.unique(folds)
         ]
     runs = ErasedRuns(analysis, loaded, head, (number, *later), rows, forms, asked.positions)
