@@ -103,7 +103,7 @@ def keep_halves(
             design = PairDesign.complete(len(rows), None if items is None else items[rows])
             statistics = pair_statistics(
                 ComparedPairs.of_columns(columns.of_stimuli(rows), analysis.folds[rows], design),
-                [partial(sources[model].of, layer, rows) for model, layer in analysis.layers],
+                [partial(sources[model].rows, layer, rows) for model, layer in analysis.layers],
                 names=[layer_name(layer) for layer in analysis.layers],
                 distance=[analysis.spec.distance_of(model) for model, _ in analysis.layers],
             )
