@@ -63,7 +63,7 @@ def compute_map(analysis: Analysis, layer: Layer, store: Store) -> StimulusMap:
     rows = shown_stimuli(analysis)
 
     def make() -> StimulusMap:
-        representations = np.asarray(representations_of(analysis, model, store).of(number, rows))
+        representations = np.asarray(representations_of(analysis, model, store).rows(number, rows))
         distance = analysis.spec.distance_of(model)
         squared = squared_distances(representations, distance, layer=f"{model} layer {number}")
         square = np.zeros((len(rows), len(rows)))
