@@ -10,25 +10,25 @@ from pages.parts.screens import SCREENS
 
 def docs_body() -> None:
     st.title(SCREENS["docs"].title)
-    pages, said = screens.docs_pages(), st.query_params.get("page", "")
-    chosen = st.selectbox(
+    pages, requested = screens.docs_pages(), st.query_params.get("page", "")
+    path = st.selectbox(
         "Page",
         list(pages),
         format_func=pages.__getitem__,
         help="What to read. `make docs` builds all of it as a site that can be searched.",
         **choices.bound(
             "docs page",
-            said if said in pages else next(iter(pages)),
+            requested if requested in pages else next(iter(pages)),
             lambda page: st.query_params.update(page=page),
         ),
     )
     # Said each time: a link from one page of Docs to another leaves the browser's address as it is.
-    st.query_params["page"] = chosen
+    st.query_params["page"] = path
     with st.container(key="docs text"):
-        if chosen == screens.CITE:
+        if path == screens.CITE:
             screens.cite()
         else:
-            screens.show_docs(chosen)
+            screens.show_docs(path)
 
 
 frame.page(__file__, docs_body)

@@ -20,16 +20,18 @@ def _show_because(view: View) -> None:
             "analysis has none."
         )
         return
-    asked = _ask(view, able)
-    found = selected_erasure(view.shown(**asked))
-    if found is None:
-        _offer(view, asked)
+    options = _ask(view, able)
+    erasure = selected_erasure(view.shown(**options))
+    if erasure is None:
+        _offer(view, options)
         return
     with st.container(border=True):
-        st.markdown("\n".join(f"- {plain(one)}" for one in found.sentences(stored.names())))
-    exporting.show_figure(view, "erasure", **asked)
+        st.markdown(
+            "\n".join(f"- {plain(sentence)}" for sentence in erasure.sentences(stored.names()))
+        )
+    exporting.show_figure(view, "erasure", **options)
     exporting.show_table(
-        found.table,
+        erasure.table,
         "erasure-measures",
         "All measures",
         "Before and after; lower and upper: 95 % CI of the change, added to before; interchanged: "
@@ -37,7 +39,7 @@ def _show_because(view: View) -> None:
         "are outside the band of the controls. rest: RSA of a layer with itself, the feature "
         "erased from both.",
     )
-    for note in found.notes:
+    for note in erasure.notes:
         st.caption(plain(note))
 
 
@@ -62,10 +64,10 @@ def _ask(view: View, able: list[str]) -> dict[str, str]:
             help="The feature that is erased.",
         )  # fmt: skip
     first_model = parse_layer(view.pair[0])[0]
-    chosen = [one for one in able if parse_layer(one)[0] == first_model] or able
+    layers = [one for one in able if parse_layer(one)[0] == first_model] or able
     with second:
         layer = choices.choose_one(
-            "Layer", stored.layer_titles(able), "erased_at", chosen[len(chosen) // 2],
+            "Layer", stored.layer_titles(able), "erased_at", layers[len(layers) // 2],
             help="Its states no longer have the feature; later layers and predictions follow.",
         )  # fmt: skip
     with third:
@@ -78,14 +80,14 @@ def _ask(view: View, able: list[str]) -> dict[str, str]:
     return {"erased": feature, "erased_at": layer, "erased_tokens": tokens, "other": other}
 
 
-def _offer(view: View, asked: dict[str, str]) -> None:
+def _offer(view: View, options: dict[str, str]) -> None:
     st.markdown(
         "A linear map takes the feature out of the layer while the model reads held-out sentences. "
         "Importances, similarities and predictions are then compared with those of controls: "
         "permuted labels, and random subspaces of as much variance."
     )
     background.offer(
-        view.work("erase", asked),
+        view.work("erase", options),
         "Erase it",
         "Runs the model about 45 times, in the background; minutes for a small model.",
     )

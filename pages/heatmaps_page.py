@@ -61,10 +61,10 @@ def _matrices(view: View) -> None:
     if panel is None:
         return
     panel.on_click(partial(look_at_cell, view))
-    name, shown, interval = of_layers.similarity.name, view.shown(), None
-    if (bounds := shown.intervals_of(name)) is not None:
+    name, context, interval = of_layers.similarity.name, view.shown(), None
+    if (bounds := context.intervals_of(name)) is not None:
         key = "agreement", name
-        interval = shown.once(key, lambda: agreement_interval(bounds, view.layers)[1:])
+        interval = context.once(key, lambda: agreement_interval(bounds, view.layers)[1:])
     values = of_layers.values_of(view.layers)
     agree = agreement(view.results.similarity_profiles.to_numpy(), values)
     st.metric(

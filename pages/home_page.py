@@ -41,7 +41,7 @@ def _show_my_analyses() -> None:
     if not view_only() and all(job.id == stored.EXAMPLE for job in jobs):
         st.caption("None yet. What you run is listed here, with the example.")
     over = [job for job in jobs if job.status().state in ("cancelled", "failed")]
-    shown = [job for job in jobs if job not in over]
+    visible = [job for job in jobs if job not in over]
     with st.container(key="analyses head"):
         heads = "", "Name", "Run", "Models", "Stimuli", "RSA"
         for place, title in zip(_columns(), heads, strict=False):
@@ -51,11 +51,11 @@ def _show_my_analyses() -> None:
         for job in jobs:
             frame.attempt(partial(_line, job, names))
 
-    lines(shown[:MOST_LISTED])
+    lines(visible[:MOST_LISTED])
     for panel in extending.panels("home"):
         frame.attempt(extending.resolve(panel.show))
     for rest, title, icon in (
-        (shown[MOST_LISTED:], "{} more", "history"),
+        (visible[MOST_LISTED:], "{} more", "history"),
         (over, "{} failed or cancelled", "cancel"),
     ):
         if rest:
@@ -73,9 +73,9 @@ def _line(job: Job, names: dict[str, str]) -> None:
     status, note = job.status(), notes.read_notes(job.id, stored.store()).note
     state = status.state
     contents = job.contents() if state == "done" else None
-    asked = notes.models_of(job.spec)
-    there = asked if contents is None else list(contents.models)
-    left_out = [name for name in asked if name not in there]
+    requested = notes.models_of(job.spec)
+    there = requested if contents is None else list(contents.models)
+    left_out = [name for name in requested if name not in there]
     with st.container(key=f"line of {job.id}"):
         picture, name, when, models, stimuli, number, open_, more = _columns()
         name.markdown(f"**{plain(names.get(job.id, job.id))}**")

@@ -42,7 +42,9 @@ _AWAY = """[data-testid="stLayoutWrapper"]:has(> .st-key-form-upload):not(:has(
 def _style() -> str:
     """The bar stays in sight, and gives way to the message on a missing file."""
     theme = st.context.theme.type or "light"
-    behind, line = (st.get_option(f"theme.{theme}.{one}Color") for one in ("background", "border"))
+    behind, line = (
+        st.get_option(f"theme.{theme}.{color}Color") for color in ("background", "border")
+    )
     return f"""<style>
 [data-testid="stLayoutWrapper"]:has(> .st-key-form-bar) {{
   position: sticky; bottom: 0; z-index: 90;
@@ -96,7 +98,7 @@ def new_body() -> None:
     cost = None
     if spec is not None and lint is not None:
         assert now.stimuli is not None
-        shapes = {one.name: one.shape for one in models.offers() if one.where != "away"}
+        shapes = {offer.name: offer.shape for offer in models.offers() if offer.where != "away"}
         n_layers = [len(content.names) for content in files.values()]
         cost = cost_of(spec, now.stimuli, lint.n_columns, shapes, n_layers)
     _bar(now, wrong, cost, spec)

@@ -23,8 +23,8 @@ from pages.parts.view import View
 def _show_profiles(view: View) -> None:
     """The profiles of all layers, and what else there is to say of them."""
     exporting.show_figure(view, "profiles")
-    if said := below_ceiling(view.results, view.selection.estimator):
-        st.caption(plain(said))
+    if sentence := below_ceiling(view.results, view.selection.estimator):
+        st.caption(plain(sentence))
     uncertainty.offer_intervals(view)
     uncertainty.offer_chance(view)
     exporting.show_table(

@@ -33,22 +33,22 @@ def _show_report(view: View) -> None:
     with st.expander("Size and font of all figures", icon=":material/straighten:"):
         size = paper("report")
     job_id = view.job_id
-    chosen, lost = read_report(notes.read_notes(job_id, stored.store()))
+    figures, lost = read_report(notes.read_notes(job_id, stored.store()))
     for sentence in lost:
         st.warning(plain(sentence), icon=":material/warning:")
     if not view_only():
         _offer_figures(view)
-    if not chosen:
+    if not figures:
         how = " Add a figure here, or with *Add to report* under *Export* below any figure."
         inform(f"Nothing is chosen yet.{'' if view_only() else how}")
-    cards = [_Card(job_id, at, one, size) for at, one in enumerate(chosen)]
+    cards = [_Card(job_id, at, figure, size) for at, figure in enumerate(figures)]
     for card in cards:
         frame.attempt(card.show)
     if not view_only():
         _names(view)
     title = "Methods paragraph and references"
     frame.folded_part(title, "article", "report texts", partial(_methods_texts, view))
-    if chosen:
+    if figures:
         frame.attempt(lambda: _download(view, cards, size))
     st.caption("*Download*, at the top, has all tables and figures of the analysis as one zip.")
 
@@ -105,10 +105,10 @@ def _names(view: View) -> None:
 def _rename(job_id: str, key: str, identifiers: Sequence[str]) -> None:
     edited: dict[int, dict[str, Any]] = st.session_state[key]["edited_rows"]
 
-    def change(kept: notes.Notes) -> notes.Notes:
+    def change(saved: notes.Notes) -> notes.Notes:
         for row, cells in edited.items():
-            kept = kept.showing(identifiers[row], str(cells.get("shown as") or ""))
-        return kept
+            saved = saved.showing(identifiers[row], str(cells.get("shown as") or ""))
+        return saved
 
     notes.change_notes(job_id, stored.store(), change)
 
@@ -202,14 +202,14 @@ class _Card:
                 st.markdown(f"**{self.at + 1}**", width="content")
                 if not view_only():
                     self._move()
-            made = self.drawn(stored.names())
-            if made is None:
+            rendered = self.drawn(stored.names())
+            if rendered is None:
                 return
-            self._preview(made)
+            self._preview(rendered)
             if view_only():
-                st.caption(plain(made.caption))
+                st.caption(plain(rendered.caption))
             else:
-                self._words(made)
+                self._words(rendered)
 
     def _move(self) -> None:
         def moved(by: int, there: list[Chosen]) -> list[Chosen]:
@@ -219,7 +219,7 @@ class _Card:
             return there
 
         def without(there: list[Chosen]) -> list[Chosen]:
-            return [one for at, one in enumerate(there) if at != self.at]
+            return [card for at, card in enumerate(there) if at != self.at]
 
         for label, icon, how, help in (
             ("Up", "arrow_upward", partial(moved, -1), "Before the figure above."),
@@ -236,8 +236,8 @@ class _Card:
                 help=help,
             )
 
-    def _preview(self, made: RenderedFigure) -> None:
-        pages = pages_of(made, self.paper)
+    def _preview(self, rendered: RenderedFigure) -> None:
+        pages = pages_of(rendered, self.paper)
         # As wide as in print; on a window that is narrower it is moved sideways, not squeezed.
         place = f"report-preview-{self.name}"
         st.html(
@@ -252,10 +252,10 @@ class _Card:
                     theme=None,
                     width="content",
                     config={"staticPlot": True},
-                    alt=made.title,
+                    alt=rendered.title,
                 )
 
-    def _words(self, made: RenderedFigure) -> None:
+    def _words(self, rendered: RenderedFigure) -> None:
         """Title and caption, to be changed; empty fields give the program's own again."""
         for part, label, field in (
             ("title", "Title", st.text_input),
@@ -263,7 +263,7 @@ class _Card:
         ):
             # Another figure at this place has fields of its own.
             key = f"report {part} {self.name} {hash(repr(self.chosen.to_dict()))}"
-            st.session_state.setdefault(key, getattr(made, part))
+            st.session_state.setdefault(key, getattr(rendered, part))
             field(
                 label,
                 key=key,
@@ -272,11 +272,11 @@ class _Card:
             )
 
     def _say(self, part: str, key: str) -> None:
-        said = st.session_state[key]
+        text = st.session_state[key]
         change_report(
             self.job_id,
             lambda there: [
-                one.worded(part, said) if at == self.at else one for at, one in enumerate(there)
+                card.worded(part, text) if at == self.at else card for at, card in enumerate(there)
             ],
         )
 

@@ -38,11 +38,13 @@ def _show_trust(view: View) -> None:
 
 def _verdicts(view: View) -> None:
     """Whether each claim on the chosen two layers holds, fails, or is not tested."""
-    shown = view.shown(similarity=chosen_similarity())
-    if not shown.several:
+    context = view.shown(similarity=chosen_similarity())
+    if not context.several:
         return
-    table, icons = verdicts(shown), {"holds": ":green[●]", "fails": ":red[●]"}
-    table["verdict"] = [f"{icons.get(one, ':gray[○]')}\xa0{one}" for one in table["verdict"]]
+    table, icons = verdicts(context), {"holds": ":green[●]", "fails": ":red[●]"}
+    table["verdict"] = [
+        f"{icons.get(verdict, ':gray[○]')}\xa0{verdict}" for verdict in table["verdict"]
+    ]
     table["claim"] = table["claim"].map(plain)
     st.table(table.set_index("claim"))
     st.caption(
@@ -54,8 +56,8 @@ def _verdicts(view: View) -> None:
 
 def _tests(view: View) -> None:
     """Intervals and tests of scores, importances, similarities and the chosen pair."""
-    shown = view.shown()
-    intervals = shown.intervals
+    context = view.shown()
+    intervals = context.intervals
     if intervals is None:
         st.markdown("There are no intervals yet of what is shown.")
         uncertainty.offer_intervals(view)
@@ -74,12 +76,12 @@ def _tests(view: View) -> None:
         )
         a, b = view.pair
         if a != b:
-            chosen = shown.intervals_of(chosen_similarity()) or intervals
-            name = chosen.similarity
+            tested = context.intervals_of(chosen_similarity()) or intervals
+            name = tested.similarity
             uncertainty.show_tests(
                 view,
-                chosen,
-                tested_similarities(view.analysis, chosen, view.layers),
+                tested,
+                tested_similarities(view.analysis, tested, view.layers),
                 "similarity-tests",
                 "Similarities",
                 f"Of both similarities of every two layers; {name}_p says whether "

@@ -29,15 +29,15 @@ def tau_by_chance(n_features: int) -> str:
 
 def scores(coding: str) -> str:
     """Caption of the table of held-out scores; `coding` as in `mlem_core.pairs.columns.coding`."""
-    chosen = "the ridge penalty α"
+    penalty = "the ridge penalty α"
     if coding.startswith(RESOLVED):
-        chosen = (
+        penalty = (
             "the strength β (column alpha) that draws the distances of values towards one distance "
             f"a feature ({NOT_APART:g}: coded as same or different)"
         )
     return (
         "ρ, ρ with ties at random (rho_a), the feature ceiling (where many pairs have equal "
-        f"columns), and {chosen}, as the inner cross-validation chose it."
+        f"columns), and {penalty}, as the inner cross-validation chose it."
     )
 
 

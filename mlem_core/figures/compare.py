@@ -85,14 +85,14 @@ def importance_scatter(
     figure = go.Figure([scatter(span, span, mode="lines", showlegend=False, **diagonal)])
     for i, name in enumerate(drawn):
         color, place = colors[name], features.index(name)
-        said = [f"{title}: FI = {as_number(side[0])}{side[3]}"
+        hovers = [f"{title}: FI = {as_number(side[0])}{side[3]}"
                 for title, side in zip(titles, sides[name], strict=True)]  # fmt: skip
         thin = {"thickness": 1, "width": 0, "color": faded(color, 0.6)}
         bars = {
             f"error_{axis}": error_bar(*values[i, at][:, None], **thin)
             for at, axis in enumerate("xy")
         }
-        hover = ["<br>".join((f"<b>{feature_name(name)}</b>", *said))]
+        hover = ["<br>".join((f"<b>{feature_name(name)}</b>", *hovers))]
         look = {"color": color, "size": 11, "symbol": mark_of(place, place // len(PALETTE) % 2)}
         named = {"name": called[name], "text": [labels[i]], "textposition": places[i]}
         x, y = points[i][:, None]

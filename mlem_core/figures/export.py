@@ -33,7 +33,9 @@ def on_dark_page(figure: go.Figure) -> go.Figure:
     if not of_layers and "coloraxis2" not in axes:
         return figure
     scales = {name: upper_half(DARK) if figure.layout[name].cmin == 0 else DARK for name in axes}
-    return go.Figure(figure).update_layout({n: {"colorscale": own} for n, own in scales.items()})
+    return go.Figure(figure).update_layout(
+        {n: {"colorscale": colorscale} for n, colorscale in scales.items()}
+    )
 
 
 def as_files(
@@ -128,9 +130,9 @@ def image(
     on_white = go.Figure(figure)
     on_white.update_layout(paper_bgcolor="white", plot_bgcolor="white")
     options = {"format": format, "width": width, "height": height, "scale": scale}
-    one = contextlib.nullcontext() if _sharing else _browser(path)
+    session = contextlib.nullcontext() if _sharing else _browser(path)
     try:
-        with one as how:
+        with session as how:
             written: bytes = kaleido.calc_fig_sync(on_white.to_dict(), opts=options, kopts=how)
     except (RuntimeError, OSError, TimeoutError, ValueError) as error:
         raise InputError(

@@ -154,11 +154,11 @@ def runs_of(blocks: Sequence[tuple[int, int]], most: int) -> list[IntArray]:
     return [np.arange(i, min(i + length, b)) for a, b in blocks for i in range(a, b, length)]
 
 
-def run_means(square: FloatArray, found: Sequence[IntArray]) -> FloatArray:
+def run_means(square: FloatArray, runs: Sequence[IntArray]) -> FloatArray:
     """(n_runs, n_runs) means of a matrix (n_layers, n_layers) over runs of its layers."""
-    if len(found) == len(square):
+    if len(runs) == len(square):
         return square
-    starts = [run[0] for run in found]
+    starts = [run[0] for run in runs]
     known = np.isfinite(square)
     sums, counts = (
         np.add.reduceat(np.add.reduceat(part, starts, axis=0), starts, axis=1)
@@ -212,19 +212,19 @@ class Labels:
         ticks = self.tick_width if self.upright else _LINE
         # The page's theme sets ticks some px further away than print does.
         below: dict[str, Any] = {"yshift": -ticks - 28}
-        beside: dict[str, Any] = {"xshift": -self.tick_width - 22, "textangle": -90}
+        position: dict[str, Any] = {"xshift": -self.tick_width - 22, "textangle": -90}
         if self.lie != "along":
-            beside = {"xshift": -self.tick_width - 10, "xanchor": "right"}
+            position = {"xshift": -self.tick_width - 10, "xanchor": "right"}
             turned = {"textangle": -90, "yanchor": "top"}
             if self.lie == "slanted":
                 turned = {"textangle": -30, "xanchor": "right", "yanchor": "top", "xshift": 8}
             below = {"yshift": -ticks - 8, **turned}
-        found = []
+        annotations = []
         for middle, text in self.models:
-            found.append(note(text, middle, 0, ref, "y", **below))
+            annotations.append(note(text, middle, 0, ref, "y", **below))
             if left:
-                found.append(note(text, 0, middle, ref, "x", **beside))
-        return found
+                annotations.append(note(text, 0, middle, ref, "x", **position))
+        return annotations
 
 
 def labels(of: Grid, side: float = SIDE) -> Labels:
@@ -238,12 +238,12 @@ def labels(of: Grid, side: float = SIDE) -> Labels:
     steps = [place for start, stop, _ in blocks for place in range(start, stop, every)]
     # The first layer of a model goes before those in the middle of another one.
     firsts = _apart([start for start, *_ in blocks], [], centres * pitch, _LINE)
-    shown = sorted(_apart(steps, firsts, centres * pitch, _LINE))
+    places = sorted(_apart(steps, firsts, centres * pitch, _LINE))
     ticks: dict[str, list[Any]] = {
-        "tickvals": [float(centres[place]) for place in shown],
-        "ticktext": [texts[place] for place in shown],
+        "tickvals": [float(centres[place]) for place in places],
+        "ticktext": [texts[place] for place in places],
     }
-    widest = _TICK_LETTER * max((width(texts[place]) for place in shown), default=0) + 5
+    widest = _TICK_LETTER * max((width(texts[place]) for place in places), default=0) + 5
     upright = widest > pitch * every
     if of.tree is not None:
         return Labels(ticks, upright, [], "along")
@@ -255,10 +255,10 @@ def labels(of: Grid, side: float = SIDE) -> Labels:
         return Labels(ticks, upright, list(zip(middles.tolist(), names, strict=True)), "along")
     names = model_labels([model for *_, model in blocks], _NAME)
     # Names that would stand on each other are left out; the ticks go on.
-    kept = _apart(range(len(blocks)), [], middles * pitch, _LINE + 3)
-    closest = float(np.diff(middles[kept]).min() * pitch) if len(kept) > 1 else side
+    block_places = _apart(range(len(blocks)), [], middles * pitch, _LINE + 3)
+    closest = float(np.diff(middles[block_places]).min() * pitch) if len(block_places) > 1 else side
     lie: Literal["slanted", "upright"] = "slanted" if closest >= 2 * _LINE + 6 else "upright"
-    return Labels(ticks, upright, [(float(middles[k]), names[k]) for k in kept], lie)
+    return Labels(ticks, upright, [(float(middles[k]), names[k]) for k in block_places], lie)
 
 
 def _apart(places: Iterable[int], taken: Sequence[int], at: FloatArray, least: float) -> list[int]:

@@ -78,10 +78,10 @@ def axis_title(model: str) -> str:
 def layer_titles(layers: Sequence[Layer], longest: int) -> list[str]:
     """Display names of layers, the names of their models at most so many letters each."""
     models = model_labels([model for model, _ in layers], longest)
-    own = layer_labels(layers, longest)
+    labels = layer_labels(layers, longest)
     return [
         f"{model} {label if label != str(layer[1]) else f'layer {label}'}"
-        for model, layer, label in zip(models, layers, own, strict=True)
+        for model, layer, label in zip(models, layers, labels, strict=True)
     ]
 
 
@@ -94,8 +94,8 @@ def layer_labels(layers: Sequence[Layer], longest: int = TICK) -> list[str]:
         return labels
     for model in dict.fromkeys(model for model, _ in layers):
         at = [place for place, layer in enumerate(layers) if layer[0] == model]
-        own = [names.own(layers[place]) or labels[place] for place in at]
-        for place, label in zip(at, short_names(own, longest), strict=True):
+        texts = [names.own(layers[place]) or labels[place] for place in at]
+        for place, label in zip(at, short_names(texts, longest), strict=True):
             labels[place] = label
     return labels
 
@@ -103,11 +103,11 @@ def layer_labels(layers: Sequence[Layer], longest: int = TICK) -> list[str]:
 def named_layers(axis: dict[str, Any], model: str, layers: Iterable[int]) -> dict[str, Any]:
     """An axis of the layers of a model: with their names where they have some, each one's while
     there is room for all."""
-    shown = sorted({int(number) for number in layers})
-    if not any(_NAMES.get().own((model, number)) for number in shown):
+    numbers = sorted({int(number) for number in layers})
+    if not any(_NAMES.get().own((model, number)) for number in numbers):
         return axis
-    labels = dict(zip(shown, layer_labels([(model, n) for n in shown]), strict=True))
-    ticks = shown if len(shown) <= _NAMED else [n for n in axis["tickvals"] if n in labels]
+    labels = dict(zip(numbers, layer_labels([(model, n) for n in numbers]), strict=True))
+    ticks = numbers if len(numbers) <= _NAMED else [n for n in axis["tickvals"] if n in labels]
     return {**axis, "tickvals": ticks, "ticktext": [labels[number] for number in ticks]}
 
 
@@ -125,7 +125,7 @@ def model_labels(names: Sequence[str], longest: int) -> list[str]:
 
 def model_colors(models: Sequence[str]) -> list[str]:
     """The colour of each model, no two the same: those of one group are shades of one hue."""
-    groups = [_NAMES.get().groups.get(one, one.partition("@")[0]) for one in models]
+    groups = [_NAMES.get().groups.get(model, model.partition("@")[0]) for model in models]
     hues = list(dict.fromkeys(groups))
     if len(hues) == 1:
         groups = hues = list(models)

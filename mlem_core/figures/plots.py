@@ -50,7 +50,9 @@ def draw(name: str, context: FigureContext) -> RenderedFigure | None:
 
 def _named(table: pd.DataFrame, context: FigureContext) -> pd.DataFrame:
     """A table whose features, models and layers are called as in the figure."""
-    heads = {one: context.names.layer(one) for one in map(layer_name, context.selection.layers)}
+    heads = {
+        layer: context.names.layer(layer) for layer in map(layer_name, context.selection.layers)
+    }
     return context.names.table(table, context.terms).rename(columns=heads)
 
 
@@ -116,12 +118,12 @@ class AnalysisPlots:
         InputError
             An unknown figure; one for which there is nothing to draw.
         """
-        chosen = self.analysis.select(features, layers)
+        selection = self.analysis.select(features, layers)
         two = None if pair is None else (layer_of(pair[0]), layer_of(pair[1]))
-        check_layers(two or (), chosen.layers)
-        results = self.analysis.results_of(chosen)
+        check_layers(two or (), selection.layers)
+        results = self.analysis.results_of(selection)
         drawing = FigureOptions(two, store, options=options)
-        drawn = draw(name, FigureContext(self.analysis, chosen, results, drawing))
+        drawn = draw(name, FigureContext(self.analysis, selection, results, drawing))
         if drawn is None:
             raise InputError(
                 f"there is nothing to draw for the figure {name}: it needs other layers, or what "

@@ -110,7 +110,11 @@ def profiles(
         for key in ("rho", "ceiling"):
             if (model, key, "") in lines:
                 drawn += _score_traces(lines[model, key, ""], key, called)
-        flags = {layer: why for (one, layer), why in annotations.flags.items() if one == model}
+        flags = {
+            layer: why
+            for (flagged_model, layer), why in annotations.flags.items()
+            if flagged_model == model
+        }
         if flags:
             hover = [f"<b>{called[n]}</b><br>flagged: {wrapped(why)}" for n, why in flags.items()]
             drawn.append(flag_trace(list(flags), [highest] * len(flags), hover))
@@ -119,7 +123,9 @@ def profiles(
         title = value if len(models) <= 4 * across else unit
         layer_axes(layout, ref, (model, numbers), title if first else None)
         marked = [
-            (at, number) for at, (one, number) in enumerate(annotations.marked) if one == model
+            (at, number)
+            for at, (flagged_model, number) in enumerate(annotations.marked)
+            if flagged_model == model
         ]
         _mark_layers(layout, marked, ref)
     # Checking each property would take half of the time; the tests check them.
@@ -140,8 +146,8 @@ def layer_axes(
     model, layers = of
     layout[f"xaxis{ref}"] |= named_layers(whole_layers(layers), model, layers)
     layout[f"xaxis{ref}"]["title"]["text"] = axis_title(model)
-    shown = {"rangemode": "tozero", "zeroline": True, "showticklabels": value is not None}
-    layout[f"yaxis{ref}"] |= {"matches": "y", **shown}
+    axis = {"rangemode": "tozero", "zeroline": True, "showticklabels": value is not None}
+    layout[f"yaxis{ref}"] |= {"matches": "y", **axis}
     layout[f"yaxis{ref}"]["title"]["text"] = value
 
 
@@ -193,8 +199,8 @@ def lines_of(
     for key, table in tables.items():
         stats = table.groupby(["model", "feature", "layer"])[key].agg(["mean", "std"])
         stats = stats.fillna({"std": 0.0}).reset_index("layer")
-        for (model, feature), own in stats.groupby(["model", "feature"]):
-            lines[model, key, feature] = _line(own, bounds.get((model, key, feature)))
+        for (model, feature), rows in stats.groupby(["model", "feature"]):
+            lines[model, key, feature] = _line(rows, bounds.get((model, key, feature)))
     return lines
 
 

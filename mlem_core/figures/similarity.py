@@ -121,8 +121,10 @@ TAU = Measure("tau", "weighted_tau", "by feature importance", "weighted Kendall 
 
 def _measure_of(square: pd.DataFrame) -> Measure:
     """RSA, or the similarity that the axis of the columns is called by."""
-    one = SIMILARITIES[str(square.columns.name or "rsa")]
-    return Measure(one.name, one.name, one.title, one.unit, one.short)
+    similarity = SIMILARITIES[str(square.columns.name or "rsa")]
+    return Measure(
+        similarity.name, similarity.name, similarity.title, similarity.unit, similarity.short
+    )
 
 
 class Matrix(NamedTuple):
@@ -180,12 +182,12 @@ def matrix_figure(
         traces += in_panel(ref, drawn)
         left = place == 0 or arranged == "column"
         # Below each other there is little room at their sides.
-        beside = left and arranged != "column"
-        layout["annotations"] += around.annotations(ref, left=beside)
+        side_by_side = left and arranged != "column"
+        layout["annotations"] += around.annotations(ref, left=side_by_side)
         if several:
-            said = ": ".join(filter(None, matrix.measure[2:4]))
-            fits = len(said) < _LONG or arranged == "halves"
-            title = title_of(said if fits else matrix.measure.unit, ref)
+            measure_text = ": ".join(filter(None, matrix.measure[2:4]))
+            fits = len(measure_text) < _LONG or arranged == "halves"
+            title = title_of(measure_text if fits else matrix.measure.unit, ref)
             middle = {"x": float(of.edges[[0, -1]].mean()), "xref": f"x{ref}"}
             layout["annotations"].append(title | middle)
         if pair is not None:
@@ -199,7 +201,9 @@ def matrix_figure(
     if len(of.layers) > MOST_POINTS:
         layout["hoverdistance"] = -1  # points are far apart
     _arrange(layout, of, arranged, ends, around.below)
-    units = "; ".join(one.measure.unit or one.measure.short for one in matrices)
+    units = "; ".join(
+        shown_matrix.measure.unit or shown_matrix.measure.short for shown_matrix in matrices
+    )
     _set_scale(layout, of, arranged, around, units)
     # Checking each property would take half of the time; the tests check them.
     return go.Figure(traces, layout, _validate=False)
@@ -294,7 +298,9 @@ def _points(of: Grid, matrix: Matrix, flagged: Mapping[tuple[int, int], str]) ->
     similar layers, which a click chooses.
     """
     labels, unit = layer_labels(of.layers, _IN_FULL), matrix.measure.unit
-    names = [f"{model_name(one[0])} {own}" for one, own in zip(of.layers, labels, strict=True)]
+    names = [
+        f"{model_name(layer[0])} {label}" for layer, label in zip(of.layers, labels, strict=True)
+    ]
     most = MOST_POINTS if len(names) <= MOST_POINTS else MOST_RUNS
     parts, values = runs(of, most), of.ordered(matrix.values)
     m, blank = len(parts), np.full(values.shape, "", dtype=object)
@@ -317,7 +323,7 @@ def _points(of: Grid, matrix: Matrix, flagged: Mapping[tuple[int, int], str]) ->
             f" {names[a]} and {names[b]}"
             for i, j, mean, (a, b) in zip(rows, columns, means, best, strict=True)
         ]
-    chosen = np.column_stack((rows, columns)) if m == len(names) else np.array(best)
+    places = np.column_stack((rows, columns)) if m == len(names) else np.array(best)
     layers = np.array(of.layers, dtype=object)
     middles = np.array([of.centres[run[[0, -1]]].mean() for run in parts], dtype=np.float32)
     # Arrays: Plotly copies every item of a list, several times.
@@ -325,7 +331,7 @@ def _points(of: Grid, matrix: Matrix, flagged: Mapping[tuple[int, int], str]) ->
         "marker": {"symbol": "square", "size": 9, "opacity": 0},
         "selected": {"marker": {"opacity": 0}},
         "unselected": {"marker": {"opacity": 0}},
-        "customdata": np.hstack([layers[side] for side in chosen.T]),
+        "customdata": np.hstack([layers[side] for side in places.T]),
         "name": f"cells {matrix.measure.title}",
     }
 
@@ -349,8 +355,8 @@ def interval_texts(table: pd.DataFrame | None, names: pd.Index, measure: str) ->
         more = (f"<br>other than 0: p {as_p(one)} (corrected)" for one in p)
         told = [text + test for text, test in zip(told, more, strict=True)]
     if measure != TAU.column and "chosen_from" in table:
-        chosen = (f"<br>the largest of {n:,} pairs" * (n > 0) for n in table["chosen_from"])
-        told = [text + choice for text, choice in zip(told, chosen, strict=True)]
+        choices = (f"<br>the largest of {n:,} pairs" * (n > 0) for n in table["chosen_from"])
+        told = [text + choice for text, choice in zip(told, choices, strict=True)]
     for one, other, text in zip(table["layer_a"], table["layer_b"], told, strict=True):
         a, b = place[one], place[other]
         texts[a, b] = texts[b, a] = text

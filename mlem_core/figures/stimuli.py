@@ -115,7 +115,7 @@ def feature_counts(
     """
     palette = feature_colors(all_features or [name for name, _ in features])
     # Those given by their distances have nearly as many values as there are stimuli.
-    features = [one for one in features if one[1] in ("ordered", "nominal")] or features
+    features = [feature for feature in features if feature[1] in ("ordered", "nominal")] or features
     titles = feature_labels([name for name, _ in features], 24)
     apart = 0.05 if across > 2 else 0.14
     layout, places = panel_layout(titles, height=210, across=across, apart=apart)
@@ -124,8 +124,8 @@ def feature_counts(
     for (name, kind), (ref, first) in zip(features, places, strict=True):
         labels, counts, hover = _counted(table[name], kind)
         colors = [GREY if label in ("missing", "other") else palette[name] for label in labels]
-        said = [f"<b>{feature_name(name)}</b><br>{text}" for text in hover]
-        bars = {"type": "bar", "x": list(range(len(labels))), "y": counts, "hovertext": said}
+        hovers = [f"<b>{feature_name(name)}</b><br>{text}" for text in hover]
+        bars = {"type": "bar", "x": list(range(len(labels))), "y": counts, "hovertext": hovers}
         look = {"hoverinfo": "text", "marker": {"color": colors}, "name": feature_name(name)}
         traces += in_panel(ref, [bars | look])
         turned = sum(min(len(label), 11) for label in labels) > 24
@@ -155,9 +155,9 @@ def _counted(values: pd.Series, kind: str) -> tuple[list[str], list[int], list[s
         else:
             pairs = [(short(value), int(count)) for value, count in tally.items()]
     else:
-        shown, other = common_levels(values, BARS)
+        levels, other = common_levels(values, BARS)
         tally = text_counts(values)
-        pairs = [(level, int(tally[level])) for level in shown]
+        pairs = [(level, int(tally[level])) for level in levels]
         if other:
             pairs.append(("other", int(tally[other].sum())))
     if missing:

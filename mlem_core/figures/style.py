@@ -93,8 +93,10 @@ NO_ANNOTATIONS = Annotations()
 
 def scatter(x: Any, y: Any, hover: Any = None, mode: Any = "markers", **more: Any) -> Trace:
     """Points, or lines, with the texts of hovering over them; None: it says nothing."""
-    said = {"hoverinfo": "skip"} if hover is None else {"hovertext": hover, "hoverinfo": "text"}
-    return {"type": "scatter", "x": x, "y": y, "mode": mode, **said, **more}
+    hover_choices = (
+        {"hoverinfo": "skip"} if hover is None else {"hovertext": hover, "hoverinfo": "text"}
+    )
+    return {"type": "scatter", "x": x, "y": y, "mode": mode, **hover_choices, **more}
 
 
 def error_bar(value: Any, lower: Any, upper: Any, **more: Any) -> Trace:
@@ -111,8 +113,8 @@ def curve(x: Any, y: Any, hover: Any, color: str, dash: str = "", **more: Any) -
 
 def heatmap(z: Any, hover: Any, **more: Any) -> Trace:
     """Cells with the texts of hovering over them; one without a number says nothing."""
-    said = {"hovertext": hover, "hoverinfo": "text", "hoverongaps": False}
-    return {"type": "heatmap", "z": z, **said, **more}
+    hover_choices = {"hovertext": hover, "hoverinfo": "text", "hoverongaps": False}
+    return {"type": "heatmap", "z": z, **hover_choices, **more}
 
 
 def in_panel(ref: str, traces: Iterable[Trace], **more: Any) -> list[Trace]:
@@ -260,13 +262,13 @@ def quiet(figure: go.Figure, height: int) -> None:
 def once_in_legend(traces: Iterable[Trace]) -> list[Trace]:
     """The traces, with the first one of each group in the legend."""
     named: set[str] = set()
-    shown = []
+    names = []
     for trace in traces:
         group = str(trace.get("legendgroup", trace.get("name")))
         new = trace.get("showlegend", group not in named)
-        shown.append(trace | {"showlegend": new})
+        names.append(trace | {"showlegend": new})
         named |= {group} if new else set()
-    return shown
+    return names
 
 
 def _axes_of(ref: str, within: str) -> dict[str, str]:

@@ -101,8 +101,8 @@ def term_matrices(
     layout |= {"shapes": edges, "margin": layout["margin"] | {"b": 158}}
     layout["height"] += 110
     for place, (scale, most) in enumerate(scales.items()):
-        most, said = max(most, LEAST_SPAN), _SCALES[scale].format(total)
-        ticks = {-most: short(-most), 0.0: f"0<br>{said}", most: f"+{short(most)}"}
+        most, total_text = max(most, LEAST_SPAN), _SCALES[scale].format(total)
+        ticks = {-most: short(-most), 0.0: f"0<br>{total_text}", most: f"+{short(most)}"}
         bar = bar_below(layout["height"], 0.2 + 0.6 * place, 0.34)
         layout[scale] = color_axis(-most, most, ticks, thickness=12, **bar)
     return go.Figure(traces, layout)
@@ -157,16 +157,16 @@ def decomposition(context: FigureContext) -> Decomposition:
 
     Contributions are beyond chance where that is known.
     """
-    found, chance = context.compared, context.chance
+    similarity, chance = context.compared, context.chance
 
     def divided() -> Decomposition:
-        if found is None:
+        if similarity is None:
             split = decompose(context.analysis.pairs_of(context.selection).moments)
         else:
-            split = found.decomposed()
+            split = similarity.decomposed()
         return split if chance is None else chance.of_all(split)
 
-    of = RSA if found is None else found.similarity.name
+    of = RSA if similarity is None else similarity.similarity.name
     return context.once(("sum", of, chance is None), divided)
 
 

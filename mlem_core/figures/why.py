@@ -54,7 +54,7 @@ def waterfall(
     terms = in_order(terms)
     values = terms["value"].to_numpy(dtype=np.float64)
     ends = np.cumsum(values)
-    whole = float(ends[-1]) if len(ends) else 0.0
+    similarity = float(ends[-1]) if len(ends) else 0.0
     bars = _term_bars(terms, ends, features)
     reach = np.concatenate([[0.0], ends])
     error = bars["error_x"]
@@ -73,7 +73,7 @@ def waterfall(
         ],
         "annotations": [
             _number_beside(row, edge, value, signed=row < len(terms))
-            for row, value in enumerate([*values, whole])
+            for row, value in enumerate([*values, similarity])
         ],
     }
     layout["margin"]["t"] = 16
@@ -88,7 +88,7 @@ def waterfall(
     }
     layout["xaxis"]["title"]["text"] = f"contribution to {total}"
     # Checking each property would take most of the time; the tests check them.
-    return go.Figure([bars, _total_bar(len(terms), whole, total)], layout, _validate=False)
+    return go.Figure([bars, _total_bar(len(terms), similarity, total)], layout, _validate=False)
 
 
 def _goes_on(row: int, end: float) -> dict[str, Any]:
@@ -118,10 +118,17 @@ def _number_beside(row: int, x: float, value: float, *, signed: bool) -> dict[st
 _BAR = {"type": "bar", "orientation": "h", "width": 0.72, "hoverinfo": "text", "showlegend": False}
 
 
-def _total_bar(row: int, whole: float, total: str) -> dict[str, Any]:
+def _total_bar(row: int, similarity: float, total: str) -> dict[str, Any]:
     marker = {"color": "rgba(0,0,0,0)", "line": {"width": 2, "color": GREY}}
-    hover = [f"<b>{total}</b><br>{as_number(whole)}"]
-    return {**_BAR, "y": [row], "x": [whole], "marker": marker, "hovertext": hover, "name": "total"}
+    hover = [f"<b>{total}</b><br>{as_number(similarity)}"]
+    return {
+        **_BAR,
+        "y": [row],
+        "x": [similarity],
+        "marker": marker,
+        "hovertext": hover,
+        "name": "total",
+    }
 
 
 def _ticks(low: float, high: float) -> list[float]:

@@ -213,9 +213,9 @@ def rows_of_numbers(
         numbers = list(map(number_of, cells[names:]))
         if None in numbers:
             column = numbers.index(None) + names
-            found = short(cells[column]) if cells[column] else "an empty cell"
+            cell = short(cells[column]) if cells[column] else "an empty cell"
             raise InputError(
-                f"{what} has {found} in row {at}, column {column + 1}; expected {expected}."
+                f"{what} has {cell} in row {at}, column {column + 1}; expected {expected}."
             )
         lines.append(np.array(numbers, dtype=np.float64))
         before += cells[:names]
@@ -251,8 +251,8 @@ def _numbers(name: str, cells: Cells) -> pd.Series[Any]:
         return value + 0.0  # -0.0 is 0
 
     numbers = np.array(list(map(cache(number), cells)), dtype=np.float64)
-    whole = np.isfinite(numbers) & (numbers == np.rint(numbers)) & (np.abs(numbers) < 2**53)
-    return pd.Series(numbers.astype(np.int64) if whole.all() else numbers)
+    is_whole = np.isfinite(numbers) & (numbers == np.rint(numbers)) & (np.abs(numbers) < 2**53)
+    return pd.Series(numbers.astype(np.int64) if is_whole.all() else numbers)
 
 
 def text_of(value: Any) -> str | None:

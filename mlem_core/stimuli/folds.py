@@ -128,8 +128,8 @@ def kept_together(folds: IntArray, groups: IntArray, items: IntArray | None) -> 
         return groups
     if (folds < 0).any():
         return np.unique(np.column_stack((items, folds)), axis=0, return_inverse=True)[1].ravel()
-    whole = len(np.unique(np.column_stack((groups, folds)), axis=0)) == len(np.unique(groups))
-    return groups if whole else items
+    is_nested = len(np.unique(np.column_stack((groups, folds)), axis=0)) == len(np.unique(groups))
+    return groups if is_nested else items
 
 
 def untested_items(folds: IntArray, groups: IntArray, items: IntArray | None) -> IntArray | None:
@@ -147,8 +147,8 @@ def untested_items(folds: IntArray, groups: IntArray, items: IntArray | None) ->
 
 def _generator(random_state: Any) -> Any:
     """A generator that shuffles as scikit-learn's does, so that a seed means the same folds."""
-    whole = isinstance(random_state, int | np.integer) and 0 <= random_state < 2**32
-    if random_state is None or whole:
+    is_seed = isinstance(random_state, int | np.integer) and 0 <= random_state < 2**32
+    if random_state is None or is_seed:
         return np.random.RandomState(random_state)
     if not hasattr(random_state, "permutation"):
         raise InputError(

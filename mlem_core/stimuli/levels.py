@@ -240,9 +240,9 @@ def _mean_difference(values: FloatArray, units: IntArray) -> float:
     order = np.lexsort((values, units))
     sizes = np.bincount(units)
     place = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    own = sizes[units[order]]
+    unit_sizes = sizes[units[order]]
     pairs = (sizes * (sizes - 1.0)).sum() / 2
-    total = ((2 * place + 1.0 - own) * values[order]).sum()
+    total = ((2 * place + 1.0 - unit_sizes) * values[order]).sum()
     return float(max(total, 0.0) / pairs) if pairs else np.nan
 
 
@@ -260,5 +260,5 @@ def strata_of(sizes: IntArray) -> IntArray:
             numbers[at:] += 1
             inside = 0
         inside += count
-    found: IntArray = numbers[np.searchsorted(kinds, sizes)]
-    return found
+    strata: IntArray = numbers[np.searchsorted(kinds, sizes)]
+    return strata

@@ -84,8 +84,8 @@ def index_order(index: pd.Index, X: StimulusSet | pd.DataFrame, name: str) -> In
     theirs = pd.RangeIndex(len(X)) if isinstance(X, StimulusSet) else X.index
     if len(index) != len(theirs) or index.equals(theirs):
         return places
-    counts = [one.equals(pd.RangeIndex(len(one))) for one in (index, theirs)]
-    names, wanted = ([str(text_of(one)) for one in each] for each in (index, theirs))
+    counts = [labels.equals(pd.RangeIndex(len(labels))) for labels in (index, theirs)]
+    names, wanted = ([str(text_of(labels)) for labels in each] for each in (index, theirs))
     if not any(counts):
         return rows_by_name(names, wanted, name, "index")
     if index.is_unique and index.isin(theirs).all():

@@ -187,25 +187,29 @@ def apply_roles(
     Raises InputError: an unknown column or role; no sentence or more than one; a word that is not
     in its sentence, or is there twice; and as `from_frame`.
     """
-    asked = dict(roles or {})
-    for column, role in asked.items():
+    requested = dict(roles or {})
+    for column, role in requested.items():
         check_choice("column", column, [str(name) for name in table.frame])
         check_choice("role of a column", role, ROLES)
-    chosen = guess_roles(table) | asked
-    asked |= {name: kind for name, kind in (kinds or {}).items() if chosen.get(name) in FEATURES}
+    column_roles = guess_roles(table) | requested
+    requested |= {
+        name: kind for name, kind in (kinds or {}).items() if column_roles.get(name) in FEATURES
+    }
     check_choice("number of the first word", counts_from, COUNTS_FROM)
-    if not having(chosen, "word_index"):
+    if not having(column_roles, "word_index"):
         counts_from = "0"  # as words are counted here
     about_words: list[Doubt] = []
-    table, chosen, notes = with_words(table, chosen | asked)
-    _check_roles(chosen, table.name)
+    table, column_roles, notes = with_words(table, column_roles | requested)
+    _check_roles(column_roles, table.name)
     columns: dict[str, list[str | None]] = {}
     missing: dict[str, None] = {}  # in the order in which they occur
-    for column, role in ((str(name), chosen[str(name)]) for name in table.frame):
+    for column, role in ((str(name), column_roles[str(name)]) for name in table.frame):
         cells = texts(table.frame[column])
         if role == "word_index":
-            sentences = texts(table.frame[having(chosen, "sentence")[0]])
-            words = [cell for name in having(chosen, "word") for cell in texts(table.frame[name])]
+            sentences = texts(table.frame[having(column_roles, "sentence")[0]])
+            words = [
+                cell for name in having(column_roles, "word") for cell in texts(table.frame[name])
+            ]
             numbers, about_words = word_numbers.word_indices(
                 cells, sentences, words, column, counts_from
             )
@@ -218,16 +222,16 @@ def apply_roles(
         elif role == "unit":
             column = column if column.startswith(UNIT) else UNIT + column.lstrip("_")
         elif role in ("ignore", *SPAN):
-            column = carried_name(column, list(chosen))
+            column = carried_name(column, list(column_roles))
         if role == "sentence":
             cells = [None if cell == "#N/A" else cell for cell in cells]  # of a spreadsheet
         columns[role if role in (*CARRIED, "stimulus") else column] = cells
-    ordered, nominal = (having(chosen, kind) for kind in FEATURES)
+    ordered, nominal = (having(column_roles, kind) for kind in FEATURES)
     stimuli = from_cells(list(columns), list(columns.values()), table.name, ordered, nominal)
     read_as = replace(table.read_as, found=tuple(missing))
-    all_doubts = [*about_words, *_doubts(chosen, asked, replace(table, read_as=read_as))]
+    all_doubts = [*about_words, *_doubts(column_roles, requested, replace(table, read_as=read_as))]
     doubtful = (doubt.sentence for doubt in all_doubts)
-    notes = (*notes, *_notes(table, read_as, chosen, asked), *doubtful)
+    notes = (*notes, *_notes(table, read_as, column_roles, requested), *doubtful)
     settled = tuple(doubt for doubt in all_doubts if doubt.option)
     return replace(stimuli, notes=notes, doubts=settled)
 
@@ -289,28 +293,29 @@ def parse_role(text: str) -> tuple[str, str]:
     return column, role
 
 
-def _check_roles(chosen: Mapping[str, str], name: str) -> None:
+def _check_roles(column_roles: Mapping[str, str], name: str) -> None:
     """Raise where a role has too many columns or none, or a feature a name that is taken."""
     for role in ROLES:
-        columns = having(chosen, role)
+        columns = having(column_roles, role)
         if len(columns) > 1 and role not in (*FEATURES, "unit", "ignore"):
             raise InputError(
                 f"the columns {some(columns)} of {name} all have the role {role}; choose one of "
                 "them and ignore the others."
             )
-    text, no_text = having(chosen, "sentence"), having(chosen, "stimulus")
-    if no_text and (text or having(chosen, "word_index")):
+    text, no_text = having(column_roles, "sentence"), having(column_roles, "stimulus")
+    if no_text and (text or having(column_roles, "word_index")):
         raise InputError(
             f"the column {no_text[0]!r} of {name} has the role of stimuli that are no text, and "
-            f"{some([*text, *having(chosen, 'word_index')])} that of sentence or word; choose one."
+            f"{some([*text, *having(column_roles, 'word_index')])} that of sentence or word; "
+            "choose one."
         )
     if not text and not no_text:
         raise InputError(
             f"no column of {name} has the role of the sentence, as one called sentence or text or "
-            f"with several words in its cells would; choose one of {some(list(chosen))}, or those "
-            "with the roles word and sentence_id where a row is a word."
+            f"with several words in its cells would; choose one of {some(list(column_roles))}, "
+            "or those with the roles word and sentence_id where a row is a word."
         )
-    for column, role in chosen.items():
+    for column, role in column_roles.items():
         if role in FEATURES and (column in CARRIED or column.startswith("_")):
             raise InputError(
                 f"the column {column!r} of {name} cannot be a feature under this name (names of "
@@ -320,7 +325,7 @@ def _check_roles(chosen: Mapping[str, str], name: str) -> None:
 
 
 def _notes(
-    table: Table, read_as: ReadAs, chosen: Mapping[str, str], asked: Mapping[str, str]
+    table: Table, read_as: ReadAs, column_roles: Mapping[str, str], requested: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Sentences about what was detected and guessed, which a reader of the file would not see."""
     notes = [*([] if read_as.plain else [f"{table.name} was {read_as.sentence}"]), *table.notes]
@@ -331,9 +336,11 @@ def _notes(
         "word_index": "says which word is the stimulus",
         "sentence_id": "keeps stimuli together",
     }.items():
-        parts += [f"{short(c)} {what}" for c in having(chosen, role) if c not in (role, *asked)]
-    for column in having(chosen, "ignore"):
-        if column in asked or column.startswith("_"):
+        parts += [
+            f"{short(c)} {what}" for c in having(column_roles, role) if c not in (role, *requested)
+        ]
+    for column in having(column_roles, "ignore"):
+        if column in requested or column.startswith("_"):
             continue
         known = table.kinds.get(column)
         why = "" if column in table.nameless else _no_feature(table.values(column), known)
@@ -343,10 +350,12 @@ def _notes(
     return tuple(notes)
 
 
-def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -> Iterator[Doubt]:
+def _doubts(
+    column_roles: Mapping[str, str], requested: Mapping[str, str], table: Table
+) -> Iterator[Doubt]:
     """What the table's owner may have meant otherwise."""
-    sentence = [*having(chosen, "sentence"), *having(chosen, "stimulus")][0]
-    of_text = chosen[sentence] == "sentence"
+    sentence = [*having(column_roles, "sentence"), *having(column_roles, "stimulus")][0]
+    of_text = column_roles[sentence] == "sentence"
     sentences = texts(table.frame[sentence])
     numbers = [str(name) for name in table.frame if NUMBER.fullmatch(str(name))]
     if numbers and _first([sentence], _SENTENCES) is None:
@@ -357,26 +366,26 @@ def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -
         )
     if of_text:
         yield from map(Doubt, doubts.of_sentences(sentences))
-        ignored = [column for column in having(chosen, "ignore") if column not in asked]
+        ignored = [column for column in having(column_roles, "ignore") if column not in requested]
         yield from map(Doubt, _second_sentences(sentence, ignored, table))
-    groups = having(chosen, "sentence_id")
+    groups = having(column_roles, "sentence_id")
     for column in groups if of_text else ():
         yield from map(Doubt, doubts.group_doubts(column, table.stripped(column), sentences))
     if not groups:
         yield from map(Doubt, doubts.of_spellings(f"the column {short(sentence)}", sentences))
-    for column in having(chosen, "item"):
+    for column in having(column_roles, "item"):
         cells = table.stripped(column)
         yield from map(Doubt, doubts.of_spellings(f"the column {short(column)}", cells))
-    for column in having(chosen, "nominal"):
+    for column in having(column_roles, "nominal"):
         detected = table.read_as.missing is None
-        names = doubts.of_names(column, table.values(column), column not in asked, detected)
+        names = doubts.of_names(column, table.values(column), column not in requested, detected)
         yield from map(Doubt, names)
         yield from doubts.of_dates(column, table.values(column))
-    guessed = {k: table.values(k) for k in having(chosen, "ordered") if k not in asked}
+    guessed = {k: table.values(k) for k in having(column_roles, "ordered") if k not in requested}
     for column, cells in guessed.items():
         yield from doubts.of_numbers(column, cells, table.read_as.found)
     yield from doubts.of_ordered(guessed, sentences)
-    if not of_text or having(chosen, "word_index"):
+    if not of_text or having(column_roles, "word_index"):
         return
     for column, cells in guessed.items():
         if word_numbers.numbers_words(cells, sentences):
@@ -388,10 +397,10 @@ def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -
                 "role",
                 (f"{column}=word_index",),
             )
-    if having(chosen, "word"):
+    if having(column_roles, "word"):
         yield Doubt(
-            f"Whole sentences are the stimuli: {some(having(chosen, 'word'))} names words that "
-            "most of the sentences do not have, and no column says which word is meant."
+            f"Whole sentences are the stimuli: {some(having(column_roles, 'word'))} names words "
+            "that most of the sentences do not have, and no column says which word is meant."
         )
 
 

@@ -108,7 +108,7 @@ class StimulusSet:
         return len(self.table)
 
     def __repr__(self) -> str:
-        features = listed([f"{one.name} ({one.kind})" for one in self.features], most=8)
+        features = listed([f"{feature.name} ({feature.kind})" for feature in self.features], most=8)
         return f"{many(len(self), self.level)} of {self.name}: {features}"
 
     @cached_property

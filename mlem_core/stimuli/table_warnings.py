@@ -419,19 +419,19 @@ class Lint:
     @property
     def counts(self) -> str:
         """Number of problems and cautions, "1 problem and 2 cautions"; empty without any."""
-        found = Counter(finding.severity for finding in self.findings)
+        counts = Counter(finding.severity for finding in self.findings)
         grave = get_args(Severity)[:2]
-        return listed([many(found[severity], severity) for severity in grave if found[severity]])
+        return listed([many(counts[severity], severity) for severity in grave if counts[severity]])
 
     @property
     def said(self) -> list[str]:
         """Notices of every run: each problem, weights that are 0 in a fold, kinds of cautions."""
         grave = [f for f in self.findings if f.severity == "problem" or f.kind == "constant"]
         kinds = [f.kind for f in self.findings if f.severity == "caution"]
-        said = [finding.sentence for finding in grave]
+        sentences = [finding.sentence for finding in grave]
         if kinds:
-            said.append(
+            sentences.append(
                 f"The stimuli have {many(len(kinds), 'caution')} ({listed([*dict.fromkeys(kinds)])}"
                 "); the command lint and the form of a new analysis show them in full."
             )
-        return said
+        return sentences

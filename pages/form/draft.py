@@ -114,7 +114,7 @@ def _with_roles(draft: Draft) -> None:
     assert draft.source is not None
     roles, changed = draft.roles, _changed(draft)
     add = choices.get("add") or []
-    draft.later = {one: added_column(one) for one in add if ":" in one}
+    draft.later = {name: added_column(name) for name in add if ":" in name}
     source = draft.source
     if draft.kind == "table":
         source = replace(source, roles=tuple(changed.items()))
@@ -124,7 +124,7 @@ def _with_roles(draft: Draft) -> None:
         source = replace(source, ordered=ordered, nominal=nominal)
     source = draft.source = replace(
         source,
-        add=tuple(one for one in add if one not in draft.later),
+        add=tuple(name for name in add if name not in draft.later),
         language=state.value_of("language"),
         merge_rare=tuple(
             (k, n) for k, n in state.pairs("merge_rare").items() if roles.get(k) == "nominal"
@@ -210,7 +210,7 @@ def _take_columns(draft: Draft) -> None:
         column for column, role in draft.roles.items() if role == "ordered" and column not in parts
     ]
     with st.form(f"form vector {draft.name}", clear_on_submit=True, border=False):
-        chosen = st.multiselect(
+        columns_chosen = st.multiselect(
             "Ordered columns that are one vector",
             offered,
             placeholder="Two columns or more",
@@ -219,8 +219,8 @@ def _take_columns(draft: Draft) -> None:
         )
         name = st.text_input("Name of the vector", placeholder="semantics")
         if st.form_submit_button("Make one feature", icon=":material/join_inner:"):
-            if chosen:
-                state.put_pair("vectors", _new_name(name or "vector"), tuple(chosen))
+            if columns_chosen:
+                state.put_pair("vectors", _new_name(name or "vector"), tuple(columns_chosen))
                 st.rerun()
 
 

@@ -159,8 +159,8 @@ def _detected(
     at_first = f"detected: {detected}" if detected else "detected"
 
     def choose(text: str | None) -> None:
-        chosen = (text or "").strip()
-        choices.put(name, [chosen] if chosen else None)
+        value = (text or "").strip()
+        choices.put(name, [value] if value else None)
 
     st.selectbox(
         described.label,

@@ -45,8 +45,8 @@ def stimuli() -> str:
 
 def step() -> str:
     """The step that is on the screen."""
-    chosen = choices.get_one("step", STEPS[0])
-    return chosen if chosen in STEPS else STEPS[0]
+    name = choices.get_one("step", STEPS[0])
+    return name if name in STEPS else STEPS[0]
 
 
 def go_to(name: str) -> None:
@@ -79,7 +79,7 @@ def value_of(name: str) -> Any:
     if not text:
         return default
     if name in OF_MODELS:
-        return tuple(described.parse(one) for one in map(str.strip, text.split(";")) if one)
+        return tuple(described.parse(part) for part in map(str.strip, text.split(";")) if part)
     if described.parse is parse_names:
         return tuple(texts)
     if name == "na" and texts == [choices.NOTHING]:
@@ -110,11 +110,11 @@ def read_as() -> dict[str, Any]:
 def pairs(name: str) -> dict[str, Any]:
     """Pairs in a part of the state whose texts are "name=value", without what cannot be read."""
     parse = parameters()["representations" if name == "files" else name].parse
-    said: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for text in choices.get(name) or []:
         with contextlib.suppress(InputError):
-            said.update([parse(text)])
-    return said
+            values.update([parse(text)])
+    return values
 
 
 def files(named: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
@@ -129,16 +129,18 @@ def texts_of(values: Mapping[str, object]) -> list[str]:
 
 def put_pair(part: str, name: str, value: object = None) -> None:
     """Give a name its value in such a part of the state; without any it goes."""
-    others = {one: its for one, its in pairs(part).items() if one != name}
+    others = {other: its for other, its in pairs(part).items() if other != name}
     choices.put(part, texts_of(others | ({name: value} if value else {})))
 
 
-def own_name(asked: str, taken: Collection[str], otherwise: str) -> str:
+def own_name(wanted: str, taken: Collection[str], otherwise: str) -> str:
     """The name that was typed, with a number where it is taken; `otherwise` where it is empty."""
     # An equals sign parts a name from the rest in the URL.
-    name = asked.replace("=", " ").strip() or otherwise
+    name = wanted.replace("=", " ").strip() or otherwise
     numbered = (f"{name} {number}" for number in itertools.count(2))
-    return next(one for one in itertools.chain([name], numbered) if one not in taken)
+    return next(
+        candidate for candidate in itertools.chain([name], numbered) if candidate not in taken
+    )
 
 
 def uploader(
@@ -244,8 +246,8 @@ def _roles(spec: AnalysisSpec) -> dict[str, str]:
     roles |= dict.fromkeys(spec.nominal, "nominal") | dict.fromkeys(spec.ordered, "ordered")
     if spec.features is None:
         return roles
-    asked = asdict(spec)
-    source = {each.name: asked[each.name] for each in fields(StimulusSource)}
+    values = asdict(spec)
+    source = {each.name: values[each.name] for each in fields(StimulusSource)}
     # The models that give surprisal are not run for it.
     source["add"] = tuple(name for name in spec.add if ":" not in name)
     try:

@@ -54,13 +54,13 @@ def start_analysis(spec: AnalysisSpec) -> None:
 
 def show_runs() -> None:
     """Bar of runs that go on or have just ended; nothing where there are none."""
-    store, watched, chosen = stored.store(), _watched(), choices.get_one("analysis")
+    store, watched, current = stored.store(), _watched(), choices.get_one("analysis")
     for going_on in filter(_ANALYSIS.fullmatch, runner.under_way(store.root / "jobs")):
         watched.setdefault(going_on, None)
-    if chosen not in watched and _ANALYSIS.fullmatch(chosen):
-        job = analyses.find(chosen, store)
+    if current not in watched and _ANALYSIS.fullmatch(current):
+        job = analyses.find(current, store)
         if job is not None and job.status().state != "done":
-            watched[chosen] = None
+            watched[current] = None
     # One of another version cannot be read, which the views say.
     jobs = [job for job_id in watched if (job := analyses.find(job_id, store)) is not None]
     states = [job.status().state for job in jobs]

@@ -62,9 +62,9 @@ def sync(page: str, held: Collection[str]) -> None:
     run = get_script_run_ctx()
     back = run is not None and run.is_history_navigation
     if back or page != st.session_state.get("shown page"):
-        kept = {k: v for k, v in _state().items() if not (back and k in held)}
-        said = {k: st.query_params.get_all(k) for k in NAMES if k in st.query_params}
-        st.session_state["choices"] = kept | said
+        state = {k: v for k, v in _state().items() if not (back and k in held)}
+        address = {k: st.query_params.get_all(k) for k in NAMES if k in st.query_params}
+        st.session_state["choices"] = state | address
     st.session_state["shown page"], st.session_state["held"] = page, held
     _write()
 
@@ -97,9 +97,13 @@ def get_whole(name: str, default: T, low: int, high: int) -> int | T:
 
 def get_many(name: str, options: Sequence[str], default: Sequence[str]) -> list[str]:
     """Options that are chosen; the default where none of them is named."""
-    said = get(name)
-    chosen = [one for one in said or default if one in options]
-    return chosen if chosen or said == [NOTHING] else [one for one in default if one in options]
+    texts = get(name)
+    values = [option for option in texts or default if option in options]
+    return (
+        values
+        if values or texts == [NOTHING]
+        else [option for option in default if option in options]
+    )
 
 
 def put(name: str, values: Sequence[str] | None) -> None:
@@ -107,9 +111,9 @@ def put(name: str, values: Sequence[str] | None) -> None:
     put_all({name: values})
 
 
-def put_all(chosen: Mapping[str, Sequence[str] | None]) -> None:
+def put_all(texts: Mapping[str, Sequence[str] | None]) -> None:
     """Set several parts, in one step of the browser's history."""
-    after = _state() | {name: list(values or ()) for name, values in chosen.items()}
+    after = _state() | {name: list(values or ()) for name, values in texts.items()}
     st.session_state["choices"] = {name: values for name, values in after.items() if values}
     _write()
 
@@ -183,8 +187,8 @@ def toggle_many(label: str, titles: Mapping[str, str], name: str, *, help: str) 
         return choose_many(label, titles, name, options, help=help)
     more = _called({one: plain(title) for one, title in titles.items()})
     more |= remembered(name, get_many(name, options, options), options)
-    chosen = st.pills(label, options, selection_mode="multi", help=help, **more)
-    return [option for option in options if option in chosen]
+    values = st.pills(label, options, selection_mode="multi", help=help, **more)
+    return [option for option in options if option in values]
 
 
 def _called(options: Sequence[str] | Mapping[str, str]) -> dict[str, Any]:
@@ -195,8 +199,8 @@ def choose_one(
     label: str, options: Sequence[str] | Mapping[str, str], name: str, default: str, **more: Any
 ) -> str:
     """A selectbox that is part of the state; a mapping says what each option is called."""
-    chosen = get_one(name, default)
-    more |= _called(options) | remembered(name, chosen if chosen in options else default, default)
+    value = get_one(name, default)
+    more |= _called(options) | remembered(name, value if value in options else default, default)
     return str(st.selectbox(label, list(options), **more))
 
 
@@ -232,7 +236,7 @@ def choose_part(label: str, titles: Mapping[str, str], name: str) -> str:
     """Name of the part of a screen to draw, in sight of the others; by default the first."""
     names = list(titles)
     now = get_one(name, names[0])
-    chosen = st.segmented_control(
+    part = st.segmented_control(
         label,
         names,
         format_func=titles.__getitem__,
@@ -240,7 +244,7 @@ def choose_part(label: str, titles: Mapping[str, str], name: str) -> str:
         label_visibility="collapsed",
         **remembered(name, now if now in names else names[0], names[0]),
     )
-    return str(chosen)
+    return str(part)
 
 
 def inform(text: str) -> None:

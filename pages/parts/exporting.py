@@ -42,8 +42,8 @@ def pick(
     name : of the figure beside which the choice stands
     setting : what is chosen
     """
-    chosen = _settings().get(setting)
-    more |= _bound(setting, name, chosen if chosen in options else options[first])
+    value = _settings().get(setting)
+    more |= _bound(setting, name, value if value in options else options[first])
     return st.segmented_control(label, options, required=True, help=help, **more)
 
 
@@ -155,8 +155,8 @@ class Panel:
 
         def clicked() -> None:
             points = st.session_state[f"figure {self.name}"]["selection"]["points"]
-            if found := [point["customdata"] for point in points if "customdata" in point]:
-                choose(found[0])
+            if targets := [point["customdata"] for point in points if "customdata" in point]:
+                choose(targets[0])
 
         self._chart(on_select=clicked, selection_mode="points")
 
@@ -318,9 +318,9 @@ def add_to_report(figure: str, view: View, options: Mapping[str, str]) -> None:
     figure : in the core's registry
     options : what the page knows beside its choices
     """
-    shown = view.selection, view.chosen_pair, view.options(**options)
-    chosen = Chosen(figure, view.job_id, *shown)
-    change_report(view.job_id, lambda there: [*there, chosen])
+    state = view.selection, view.chosen_pair, view.options(**options)
+    figure_choice = Chosen(figure, view.job_id, *state)
+    change_report(view.job_id, lambda there: [*there, figure_choice])
     st.toast("Added to the report.", icon=":material/check:")
 
 
@@ -333,15 +333,15 @@ def change_report(job_id: str, how: Callable[[list[Chosen]], Sequence[Chosen]]) 
     )
 
 
-def read_report(kept: Notes) -> tuple[list[Chosen], list[str]]:
+def read_report(saved: Notes) -> tuple[list[Chosen], list[str]]:
     """The report in the notes on an analysis, and what of it cannot be read."""
-    found, lost = [], []
-    for one in kept.report:
+    figures, lost = [], []
+    for entry in saved.report:
         try:
-            found.append(Chosen.from_dict(one))
+            figures.append(Chosen.from_dict(entry))
         except InputError as error:
             lost.append(str(error))
-    return found, lost
+    return figures, lost
 
 
 def show_table(table: pd.DataFrame, name: str, title: str, caption: str) -> None:
@@ -369,13 +369,13 @@ def draw_table(
     """
     more |= {"hide_index": True, "placeholder": "", "key": f"table {name}", "height": height}
     first = table.head(MOST_ROWS)
-    shown = stored.names().table(without_minus_zero(first), features)
+    named = stored.names().table(without_minus_zero(first), features)
     seen = None if images is None else stored.thumbnails(first[STIMULUS], images)
     if seen is not None:
-        shown.insert(0, "image", seen)
+        named.insert(0, "image", seen)
         more |= {"column_config": {"image": st.column_config.ImageColumn("")}, "row_height": 64}
-    st.dataframe(shown, **more)
-    if len(shown) < len(table):
+    st.dataframe(named, **more)
+    if len(named) < len(table):
         caption += f" The first {MOST_ROWS:,} of {len(table):,} rows; the CSV has all."
     st.caption(caption)
     st.download_button(

@@ -59,10 +59,10 @@ def attempt(body: Callable[[], None]) -> None:
         st.error(plain(error), icon=":material/error:")
     except Exception as error:
         logging.getLogger(__name__).exception("unexpected error in a page")
-        said = "Something unexpected happened; the log of the server has the details."
+        sentence = "Something unexpected happened; the log of the server has the details."
         if isinstance(error, OSError) and is_full(error):
-            said = "The disk of the server is full: free some space."
-        st.error(said, icon=":material/error:")
+            sentence = "The disk of the server is full: free some space."
+        st.error(sentence, icon=":material/error:")
 
 
 @st.fragment

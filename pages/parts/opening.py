@@ -158,7 +158,7 @@ def _choose_selection(analysis: Analysis) -> Selection:
 def _choose_layers(analysis: Analysis) -> list[Layer]:
     models = list(dict.fromkeys(model for model, _ in analysis.layers))
     numbers = [str(n) for n in sorted({layer for _, layer in analysis.layers})]
-    kept = choices.toggle_many(
+    layers = choices.toggle_many(
         "Models",
         stored.model_titles(models),
         "show_models",
@@ -176,7 +176,7 @@ def _choose_layers(analysis: Analysis) -> list[Layer]:
     return [
         (model, layer)
         for model, layer in analysis.layers
-        if model in kept and (not at or str(layer) in at)
+        if model in layers and (not at or str(layer) in at)
     ]
 
 

@@ -85,7 +85,7 @@ def kept(
 
 def keep_files(*files: Any) -> str:
     """The name of an uploaded file, or of several as a folder, kept in the store."""
-    contents = [(one.name, one.getvalue()) for one in files]
+    contents = [(upload.name, upload.getvalue()) for upload in files]
     return upload_name(analyses.keep_uploads(contents, store()))
 
 
@@ -181,17 +181,17 @@ def names() -> Names:
 
 def names_of(job_id: str) -> Names:
     """The display names of an analysis."""
-    shown: Mapping[str, str] = {}
+    titles: Mapping[str, str] = {}
     in_files = Names()
     # The page says that no analysis has such an id, or that it is not done.
     with contextlib.suppress(InputError):
         path = notes.path_of(job_id, store())
         with contextlib.suppress(OSError):
             now = path.stat()
-            shown = _shown(job_id, store(), (now.st_mtime_ns, now.st_size, now.st_ino))
+            titles = _shown(job_id, store(), (now.st_mtime_ns, now.st_size, now.st_ino))
         if job_id != EXAMPLE:
             in_files = _in_files(job_id, store())
-    return replace(in_files, features=shown, models=shown)
+    return replace(in_files, features=titles, models=titles)
 
 
 # Asked for a hundred times a page. What is written anew is another file.
@@ -257,16 +257,16 @@ def thumbnails(names: Sequence[object], folder: Path) -> list[str | None] | None
     names : paths, whole or beside the file of stimuli
     folder : of that file
     """
-    found, left = list[str | None](), ALL
+    images, left = list[str | None](), ALL
     for name in map(str, names):
-        made = None
+        image = None
         # What begins with two slashes may be a place in a network.
         is_path = name.lower().endswith(SUFFIXES) and name[:2] not in ("//", r"\\")
         if left > 0 and is_path and "\0" not in name:
-            made = _of_file(folder / name)
-        left -= len(made or "")
-        found.append(made)
-    return found if any(found) else None
+            image = _of_file(folder / name)
+        left -= len(image or "")
+        images.append(image)
+    return images if any(images) else None
 
 
 def _of_file(path: Path) -> str | None:

@@ -209,7 +209,7 @@ def decode(data: bytes, name: str, encoding: str | None = None) -> tuple[str, st
 
     Raises InputError: it is in none of these, not in `encoding`, or no text.
     """
-    asked = encoding
+    requested = encoding
     encoding = encoding or _detect(data)
     try:
         text = data.decode(encoding).removeprefix("\ufeff")
@@ -221,12 +221,12 @@ def decode(data: bytes, name: str, encoding: str | None = None) -> tuple[str, st
     except UnicodeDecodeError as error:
         where = _row_after(data[: error.start].count(b"\n"))
         raise InputError(
-            f"{name} is not {asked or encoding.upper()}: byte {error.start + 1:,} ({where}) is "
+            f"{name} is not {requested or encoding.upper()}: byte {error.start + 1:,} ({where}) is "
             f"0x{data[error.start]:02x}; choose its encoding, or save it in UTF-8."
         ) from error
     except UnicodeError as error:  # as idna and punycode have it
         raise InputError(f"{name} is not {encoding} ({error}); choose its encoding.") from error
-    if asked is None and encoding == "cp1252":
+    if requested is None and encoding == "cp1252":
         _check_words(text, name)
     if "\0" in text:
         where = _row_after(text[: text.index("\0")].count("\n"))
@@ -277,9 +277,9 @@ def separator_of(text: str) -> tuple[str, str]:
     It is the one by which most rows have as many cells, at least two; commas where there is none.
     Spaces separate cells only where each of the first lines has quotation marks, as R writes them.
     """
-    said = _SAID.match(text)
-    if said:
-        return said[1], text[said.end() :]
+    match = _SAID.match(text)
+    if match:
+        return match[1], text[match.end() :]
     lines = text[:LOOKED_AT].splitlines()[:MOST_ROWS]
     spaced = len(lines) > 1 and all(line.startswith('"') for line in lines)
     possible = [separator for separator in SEPARATORS if separator != " " or spaced]

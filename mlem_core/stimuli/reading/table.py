@@ -259,8 +259,8 @@ def read_table(
                 f"row {cells.index(cell) + 1} of {name} has the error {cell} of a spreadsheet in "
                 f"the column {short(column)}; correct its formula."
             )
-    header, kept, renamed = _own_names(header, columns)
-    columns, kinds = [columns[i] for i in kept], [kinds[i] for i in kept]
+    header, places, renamed = _own_names(header, columns)
+    columns, kinds = [columns[i] for i in places], [kinds[i] for i in places]
     columns = [list(with_hyphens(cells)) for cells in columns]
     # Where commas separate cells, a comma in a number is more often one between thousands.
     decimal = read_as.decimal or "."
@@ -361,22 +361,22 @@ def _own_names(
     header: list[str], columns: Columns
 ) -> tuple[list[str], list[int], tuple[tuple[int, str, str], ...]]:
     """A name of its own for each column, and their places; none without a name and any cell."""
-    kept = [i for i, name in enumerate(header) if name or any(columns[i])]
+    places = [i for i, name in enumerate(header) if name or any(columns[i])]
     names: dict[str, int] = {}
     theirs, renamed = set(header), []
-    for i in kept:
+    for i in places:
         name = header[i] or f"column_{i + 1}"
         tried = chain([name], (f"{name}_{number}" for number in count(2)))
         new = next(n for n in tried if n not in names and (n == header[i] or n not in theirs))
         if new != header[i]:
             renamed.append((i + 1, header[i], new))
         names[new] = i
-    return list(names), kept, tuple(renamed)
+    return list(names), places, tuple(renamed)
 
 
-def having(chosen: Mapping[str, str], role: str) -> list[str]:
+def having(roles: Mapping[str, str], role: str) -> list[str]:
     """The columns that have a role."""
-    return [column for column, its in chosen.items() if its == role]
+    return [column for column, its in roles.items() if its == role]
 
 
 def carried_name(column: str, names: Sequence[str]) -> str:
