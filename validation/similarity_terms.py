@@ -13,13 +13,14 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.typing import FloatArray
+from mlem_core.extensions.similarities.alignment import components
 from mlem_core.inference.block_influence import ComparedLayers
 from mlem_core.inference.intervals import term_estimate
 from mlem_core.inference.resample import Estimate, jackknife, standard_error
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.resampling_units import StimulusUnits
-from mlem_core.pairs.similarities import SIMILARITIES, Similarity, components
+from mlem_core.pairs.similarities import SIMILARITIES, Similarity
 from mlem_core.pairs.similarity_moments import similarity_moments
 from mlem_core.stimuli.folds import group_folds
 from validation.made_pairs import statistics_of

@@ -22,11 +22,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
 from mlem_core import Analysis, AnalysisSpec, Store, run, stimulus_map, write_csv
+from mlem_core.extensions.stimulus_maps.figures import stimulus_map as stimulus_map_figure
 from mlem_core.figures.export import as_file
 from mlem_core.figures.maps import layer_maps
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.similarity import similarity_matrices
-from mlem_core.figures.stimulus_maps import stimulus_map as stimulus_map_figure
 
 HIDDEN = (64, 32)
 Array = NDArray[np.float64]
