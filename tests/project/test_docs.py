@@ -57,6 +57,46 @@ def test_the_site_has_every_page_once():
     assert sorted(nav) == sorted(filter(None, map(docs_site.site_path, paths)))
 
 
+def section(path, title):
+    """Text of a page below one of its headings, up to the next heading."""
+    return re.split(r"^#+ ", text_of(path).split(f"# {title}\n", 1)[1], flags=re.M)[0]
+
+
+def test_the_first_day_is_as_long_as_the_page_says():
+    """Modules behind the folder of their line, pages that it links, and the README of a folder."""
+    page = ROOT / "docs" / "architecture.md"
+    text = section(page, "The first day")
+    modules, pages = [], {page, ROOT / "mlem_core/extensions/decoding/README.md"}
+    folder = ROOT / "mlem_core"
+    for name in re.findall(r"`([\w/.]+)`", text):
+        if name.endswith("/"):
+            folder = ROOT / "mlem_core" / name
+        else:
+            modules.append(
+                next(path / name for path in (folder, ROOT / "mlem_core") if (path / name).exists())
+            )
+    links = [link.partition("#") for link in LINK.findall(text)]
+    pages |= {(page.parent / link).resolve() for link, _, anchor in links if not anchor}
+    words = sum(len(path.read_text("utf-8").split()) for path in pages)
+    words += len(section(ROOT / "docs" / "why.md", "Second moments of pairs").split())
+    lines = sum(len(path.read_text("utf-8").splitlines()) for path in modules)
+    told = [int(number.replace(",", "")) for number in re.findall(r"\d,\d{3}", text)]
+    assert words <= 6_000 and lines <= 8_000
+    np.testing.assert_allclose(told, [words, lines], rtol=0.05)
+
+
+def test_each_oracle_of_the_list_is_a_test():
+    page = (ROOT / "tests" / "README.md").read_text("utf-8")
+    named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", page)
+    tests = {path: path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py")}
+    gone = [
+        f"{file}::{name}"
+        for file, name in named
+        if not any(path.match(file) and f"def {name}(" in text for path, text in tests.items())
+    ]
+    assert named and not gone
+
+
 def test_links_are_turned_into_those_of_the_site(caplog):
     turned = docs_site.turned
     assert turned("[w](docs/why.md#a)", "README.md") == "[w](why.md#a)"
