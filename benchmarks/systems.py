@@ -44,8 +44,8 @@ def measure(table: Table, runs: int) -> str:
         table.add("analyze, from stored states to all tables", said, f"{took[0]:.0f} s at first")
         spec = AnalysisSpec(stimuli, **read_systems(systems))
         analysis = run(spec, store, progress=False)
-        drawing = FigureOptions(store=store, screen=True)
-        context = FigureContext(analysis, analysis.select(), analysis.results(), drawing)
+        drawing = FigureOptions(screen=True)
+        context = FigureContext(analysis, analysis.select(), store, drawing=drawing)
         sizes = {
             name: len(drawn.figure.to_json()) for name in SHOWN if (drawn := draw(name, context))
         }

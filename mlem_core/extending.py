@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from mlem_core.base.errors import InputError
 
-# The place of an object, such as "mlem_core.extensions.decoding.stage:decode_layers".
+# The place of an object, such as "mlem_core.extensions.decoding.stage:DECODING".
 Reference = str
 # A line an extension of this package; to delete one, take its line out and remove its folder, its
 # tests and its page.

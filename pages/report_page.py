@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -162,8 +162,9 @@ def _download(view: View, cards: Sequence[_Card], paper: Paper) -> None:
 
 @stored.kept(64, show_spinner="Drawing the figure …")
 def _drawn(store: Store, _card: _Card, _called: Names, _view: View, key: str) -> RenderedFigure:
-    how = FigureOptions(store=store, narrow=_card.paper.narrow, names=_called)
-    return _card.chosen.drawn(_view.analysis, _view.results, how)
+    context = _view.shown()
+    drawing = FigureOptions(narrow=_card.paper.narrow, names=_called)
+    return _card.chosen.drawn(replace(context, drawing=drawing))
 
 
 @dataclass(frozen=True)

@@ -97,8 +97,8 @@ def example_page() -> str:
     made = example()
     selection = made.select()
     with tempfile.TemporaryDirectory() as folder:
-        drawing = FigureOptions(made.most_alike(), Store(Path(folder) / "store"))
-        context = FigureContext(made, selection, made.results_of(selection), drawing)
+        drawing, store = FigureOptions(made.most_alike()), Store(Path(folder) / "store")
+        context = FigureContext(made, selection, store, drawing=drawing)
         path = write_page(context, Path(folder) / LIVE, "The example of MLEM Explorer")
         return path.read_text(encoding="utf-8")
 

@@ -28,7 +28,7 @@ from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.stimuli.folds import folds_over, untested_items
 from mlem_core.stimuli.stimulus_set import StimulusSet
-from mlem_core.storage.store import Stage, Store
+from mlem_core.storage.store import EntryKind, Store
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,7 @@ class Analysis:
         return selection.checked(self.pairs.features, self.layers)
 
     def key(self, of: Of = None, **more: Any) -> dict[str, Any]:
-        """Key of a cached result: all that it depends on, see `mlem_core.storage.store.Stage`.
+        """Key of a cached result: all that it depends on, see `mlem_core.storage.store.EntryKind`.
 
         Parameters
         ----------
@@ -261,7 +261,9 @@ class Analysis:
             more["missing_pairs"] = self.pairs.missing.tolist()
         return {"stimuli": self.stimuli.identity, **chosen, **self.spec.pair_choices, **more}
 
-    def kept(self, stage: Stage[T], store: Store | None, of: Of = None, **more: Any) -> T | None:
+    def kept(
+        self, stage: EntryKind[T], store: Store | None, of: Of = None, **more: Any
+    ) -> T | None:
         """A result that is in the store, if there is one; the other parameters are those of `key`.
 
         Nothing is computed: None where it is not there.
@@ -350,8 +352,8 @@ class Analysis:
         if self.fits is None or own != replace(selection, similarity=own.similarity):
             raise InputError(
                 f"the estimator {selection.estimator} is fitted to single pairs of stimuli, which "
-                "take the representations again; use fitted_results of "
-                "mlem_core.analysis.fit_cache, or run the analysis with it."
+                "take the representations again; use FITS.get of "
+                "mlem_core.analysis.context, or run the analysis with it."
             )
         return self.fits.of_layers(selection.places(self.layers))
 

@@ -41,7 +41,7 @@ from mlem_core.pairs.variance_shares import NEARLY_ALL, VarianceShares
 from mlem_core.representations.layers import Representations
 from mlem_core.stimuli.folds import FEWEST_TESTED, untested_items
 from mlem_core.stimuli.stimulus_set import StimulusSet
-from mlem_core.storage.store import InFile, Stage, Store
+from mlem_core.storage.store import EntryKind, InFile, Store
 
 # Twice the rank of a pair is kept in 32 bits.
 MOST_PAIRS = 2**31 - 1
@@ -64,7 +64,7 @@ class AnalysisStatistics(NamedTuple):
     variance: pd.DataFrame
 
 
-STATISTICS = Stage("pair-statistics", 2, AnalysisStatistics)
+STATISTICS = EntryKind("pair-statistics", 2, AnalysisStatistics)
 
 
 def layer_statistics(

@@ -14,12 +14,13 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis, Selection
+from mlem_core.analysis.context import SelectionContext, Stage
 from mlem_core.analysis.layer_sources import representations_of
 from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import moderate
 from mlem_core.base.resources import check_free
 from mlem_core.base.text import many
-from mlem_core.base.typing import Counted, FloatArray, Layer, layer_name
+from mlem_core.base.typing import Counted, FloatArray, Layer, counting, layer_name
 from mlem_core.measures.decomposition import Decomposition, decompose
 from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
@@ -27,7 +28,7 @@ from mlem_core.pairs.ranks import IN_MEMORY_BYTES
 from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
 from mlem_core.pairs.similarity_moments import LayerInput, SimilarityMoments, similarity_moments
 from mlem_core.pairs.statistics import PairStatistics
-from mlem_core.storage.store import Stage, Store
+from mlem_core.storage.store import Store
 
 # What a pair takes of memory while a layer is compared: its distance, its cell, its values.
 FLOAT_BYTES, A_PAIR_BYTES = 8, 8 + 4 + 16
@@ -99,27 +100,10 @@ class LayerSimilarity:
         return LayerSimilarity(self.similarity, layers, pairs, self.values_of(layers))
 
 
-STAGE = Stage("similarity", 3, SimilarityMoments, compressed=True)
-
-
-def _key(analysis: Analysis, similarity: Similarity) -> dict[str, Any]:
-    settings = dict(similarity.settings)
-    return analysis.key(analysis.layers, name=similarity.name, **settings)
-
-
 def distance_of(analysis: Analysis, similarity: Similarity, model: str) -> str:
     """The neural distance that a similarity is of in the layers of a model."""
     own = analysis.spec.distance_of(model)
     return own if own == PRECOMPUTED else similarity.distance or own
-
-
-def kept_similarity(analysis: Analysis, name: str, store: Store) -> LayerSimilarity | None:
-    """A similarity of all layers if it is in the store, or is RSA; computes nothing."""
-    similarity = SIMILARITIES.named(name)
-    if similarity.of_ranks:
-        return rsa_of(analysis)
-    moments = STAGE.find(store, _key(analysis, similarity))
-    return None if moments is None else _of_moments(analysis, similarity, moments)
 
 
 def compared(
@@ -143,20 +127,40 @@ def compared(
     >>> compared(analysis, "cka", store)
     CKA of 3 layers, see .square
     """
-    similarity = SIMILARITIES.named(name)
+    context = SelectionContext.from_analysis(analysis, store)
+    if progress is not None:
+        context = replace(context, report=lambda stage: progress(stage.done, stage.total))
+    return SIMILARITY.get(context, name=name)
 
-    def make() -> SimilarityMoments:
-        check_comparable(analysis, similarity)
-        _check_room(analysis, similarity, store)
-        layers = [layer_input(analysis, similarity, layer, store) for layer in analysis.layers]
-        columns, folds = analysis.pairs.columns, analysis.folds
-        return similarity_moments(
-            similarity, layers, columns, folds, folder=store.root, progress=progress
-        )
 
-    if similarity.of_ranks:
-        return rsa_of(analysis)
-    return _of_moments(analysis, similarity, STAGE.get(store, _key(analysis, similarity), make))
+def compute_similarity(context: SelectionContext, name: str) -> SimilarityMoments:
+    """Moments of a similarity in all layers of an analysis; raises as `compared`."""
+    analysis, store, similarity = context.analysis, context.required_store, SIMILARITIES[name]
+    check_comparable(analysis, similarity)
+    _check_room(analysis, similarity, store)
+    layers = [layer_input(analysis, similarity, layer, store) for layer in analysis.layers]
+    return similarity_moments(
+        similarity,
+        layers,
+        analysis.pairs.columns,
+        analysis.folds,
+        folder=store.root,
+        progress=counting(context.report, similarity.short, "layers"),
+    )
+
+
+class _SimilarityStage(Stage[LayerSimilarity]):
+    """Similarities of all layers by name; RSA comes with an analysis, and is not kept."""
+
+    def find(self, context: SelectionContext, **options: Any) -> LayerSimilarity | None:
+        if SIMILARITIES.named(options["name"]).of_ranks:
+            return rsa_of(context.analysis)
+        return super().find(context, **options)
+
+    def get(self, context: SelectionContext, **options: Any) -> LayerSimilarity:
+        if SIMILARITIES.named(options["name"]).of_ranks:
+            return rsa_of(context.analysis)
+        return super().get(context, **options)
 
 
 def rsa_of(analysis: Analysis) -> LayerSimilarity:
@@ -165,9 +169,10 @@ def rsa_of(analysis: Analysis) -> LayerSimilarity:
     return LayerSimilarity(SIMILARITIES[RSA], layers, analysis.pairs, analysis.rsa)
 
 
-def _of_moments(
-    analysis: Analysis, similarity: Similarity, moments: SimilarityMoments
+def _similarity_of_moments(
+    context: SelectionContext, moments: SimilarityMoments, name: str
 ) -> LayerSimilarity:
+    analysis, similarity = context.analysis, SIMILARITIES[name]
     pairs = analysis.pairs
     if similarity.divides:
         pairs = replace(pairs, moments=moments.in_place_of_ranks(pairs.moments))
@@ -223,3 +228,19 @@ def layer_input(
     components = similarity.components
     assert components is not None
     return lambda: components(moderate(np.asarray(source[number])))
+
+
+def _key(context: SelectionContext, name: str) -> dict[str, Any]:
+    analysis = context.analysis
+    return analysis.key(analysis.layers, name=name, **dict(SIMILARITIES[name].settings))
+
+
+SIMILARITY = _SimilarityStage(
+    "similarity",
+    3,
+    SimilarityMoments,
+    compute_similarity,
+    key=_key,
+    compressed=True,
+    unpack=_similarity_of_moments,
+)

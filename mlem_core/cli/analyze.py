@@ -6,6 +6,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
+from mlem_core.analysis.context import SelectionContext
 from mlem_core.analysis.results import write_tables
 from mlem_core.analysis.run import TooFewStimuli, run
 from mlem_core.base.parallel import Bars
@@ -28,7 +29,7 @@ from mlem_core.cli.streams import (
 )
 from mlem_core.cli.summary import summarize
 from mlem_core.extending import model_tables, table_sources
-from mlem_core.inference.explanation import kept_intervals
+from mlem_core.inference.explanation import add_intervals
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.report.analysis_tables import (
     TableOptions,
@@ -100,7 +101,8 @@ def analyze(options: argparse.Namespace) -> None:
     complain(*left_beside(options.out, write_tables(options.out, computed.tables, manifest)))
     sure = None
     if options.bootstrap:
-        sure = partial(kept_intervals, analysis=analysis, store=store)
+        context = SelectionContext.from_analysis(analysis, store)
+        sure = partial(add_intervals, context=context)
     lines = summarize(
         analysis,
         results,

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.context import SelectionContext
 from mlem_core.analysis.planning import CHOSEN, said_of_choice
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.similarities import LayerSimilarity, rsa_of
@@ -50,7 +51,7 @@ def summarize(
     intervals : of all its layers, where there are any; of the same similarity
     compared : all layers by the similarity that is looked at; None is RSA
     sure : gives an explanation of two layers its intervals, and what is chance in it
-    chance : of `mlem_core.inference.importance_null.importances_by_chance`, where it is known
+    chance : of `mlem_core.inference.importance_null.IMPORTANCE_CHANCE`, where it is known
     """
     by = rsa_of(analysis) if compared is None else compared
     lines: list[str] = []
@@ -60,7 +61,7 @@ def summarize(
         if sure is not None and why.similarity.divides:
             why = sure(why)
         else:
-            why = best_known(why, analysis, analysis.select(), None, intervals)
+            why = best_known(why, SelectionContext.from_analysis(analysis), intervals)
         why = as_chosen(why, analysis, analysis.layers, intervals, by.values)
         lines = [_alike(by, why), _shared(analysis, by, replace(why, group_mean=""))]
     lines.append(_matters(analysis, results, intervals, chance))

@@ -295,7 +295,7 @@ def compute_map(context: FigureContext, layer: Layer) -> None:
 
 def lacking_maps(context: FigureContext) -> list[Layer]:
     """Layers of the compared two whose maps are not cached yet, but can be made."""
-    analysis, store = context.analysis, context.drawing.store
+    analysis, store = context.analysis, context.store
     lacking = [layer for layer in context.pair if map_of(context, layer) is None]
     if not lacking or store is None or canvas_maps() is None:
         return []

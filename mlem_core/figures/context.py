@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -13,33 +13,31 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from mlem_core.analysis import flags, similarities
-from mlem_core.analysis.analysis import Analysis, Of, Selection
+from mlem_core.analysis import flags
+from mlem_core.analysis.analysis import Analysis, Of
+from mlem_core.analysis.context import SelectionContext
 from mlem_core.analysis.planning import said_of_choice
-from mlem_core.analysis.results import Results
-from mlem_core.analysis.similarities import LayerSimilarity
+from mlem_core.analysis.similarities import SIMILARITY, LayerSimilarity, rsa_of
 from mlem_core.base.labels import Names
 from mlem_core.base.parameters import Registry
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.extending import Band, entry_modules, functions
 from mlem_core.figures import captions
-from mlem_core.inference import layer_intervals
 from mlem_core.inference.explanation import best_known, explain
 from mlem_core.inference.explanation_text import Explanation, tested_similarities
 from mlem_core.inference.importance_null import IMPORTANCE_CHANCE
 from mlem_core.inference.intervals import (
-    PERMUTATIONS,
     FamilyOfTests,
     LayerIntervals,
     score_table,
 )
-from mlem_core.inference.layer_intervals import known_layer_chance
+from mlem_core.inference.layer_intervals import LAYER_CHANCE, LAYER_INTERVALS
 from mlem_core.inference.permutation_null import ContributionNull
 from mlem_core.pairs.columns import coding
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA
-from mlem_core.storage.store import Stage, Store
+from mlem_core.storage.store import EntryKind
 
 T = TypeVar("T")
 
@@ -51,8 +49,6 @@ class FigureOptions:
     Attributes
     ----------
     pair : the two layers that are compared; by default those of `Analysis.most_alike`
-    store : where representations, intervals and the audit may be; without one there are no maps of
-        the stimuli, and figures show spreads over folds
     narrow : whether panels stand below each other, for one column of a journal
     names : how features and models are called
     options : what else one chooses of a figure, by name: "feature" (coded by value),
@@ -65,7 +61,6 @@ class FigureOptions:
     """
 
     pair: tuple[Layer, Layer] | None = None
-    store: Store | None = None
     narrow: bool = False
     names: Names = field(default_factory=Names)
     options: Mapping[str, str] = field(default_factory=dict)
@@ -98,40 +93,18 @@ class RenderedFigure:
 
 
 @dataclass(frozen=True)
-class FigureContext:
-    """Context of figures: what is selected of an analysis, its tables and what is kept beside them.
+class FigureContext(SelectionContext):
+    """Context of figures: a selection of an analysis, and choices for drawing.
 
-    Attributes
-    ----------
-    memory : what was computed for a figure and others of the same selection need too; `replace`
-        hands it on, so that it is computed once
+    Without a store there are no maps of the stimuli, and figures show spreads over folds.
     """
 
-    analysis: Analysis
-    selection: Selection
-    results: Results
-    drawing: FigureOptions
-    memory: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
+    drawing: FigureOptions = field(default_factory=FigureOptions)
 
-    def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Value of `make()`, kept in the memory unless it is None.
-
-        Parameters
-        ----------
-        key : with all that it depends on but analysis, selection and results
-        """
-        if key not in self.memory:
-            made = make()
-            if made is None:
-                return made
-            self.memory[key] = made
-        found: T = self.memory[key]
-        return found
-
-    def find(self, stage: Stage[T], of: Of = None, **more: Any) -> T | None:
+    def find(self, stage: EntryKind[T], of: Of = None, **more: Any) -> T | None:
         """A result that is in the store, of the selection or as in `Analysis.kept`; else None."""
         chosen = self.selection if of is None else of
-        found = partial(self.analysis.kept, stage, self.drawing.store, chosen, **more)
+        found = partial(self.analysis.kept, stage, self.store, chosen, **more)
         return self.once((stage.name, chosen, *more.items()), found)
 
     @property
@@ -221,12 +194,7 @@ class FigureContext:
 
     def intervals_of(self, similarity: str) -> LayerIntervals | None:
         """Confidence intervals of what is selected, where they have been computed."""
-        store = self.drawing.store
-        if store is None:
-            return None
-        asked = self.analysis, store, replace(self.selection, similarity=similarity)
-        make = partial(layer_intervals.known_intervals, *asked)
-        return self.once(("intervals", similarity), make)
+        return LAYER_INTERVALS.find(self.reselect(similarity=similarity))
 
     @cached_property
     def intervals(self) -> LayerIntervals | None:
@@ -256,7 +224,7 @@ class FigureContext:
     @cached_property
     def importance_chance(self) -> pd.DataFrame | None:
         """Importances under permuted labels, where they have been computed."""
-        return self.find(IMPORTANCE_CHANCE, permutations=PERMUTATIONS)
+        return IMPORTANCE_CHANCE.find(self)
 
     @cached_property
     def bands(self) -> list[Band]:
@@ -276,16 +244,14 @@ class FigureContext:
     @cached_property
     def _compared(self) -> LayerSimilarity | None:
         """All layers by the similarity that is chosen; None where it is RSA, or not there."""
-        name, store = self.drawing.options.get("similarity", RSA), self.drawing.store
-        if store is None or name == RSA:
-            return None
-        return self.once(name, lambda: similarities.kept_similarity(self.analysis, name, store))
+        name = self.drawing.options.get("similarity", RSA)
+        return None if name == RSA else SIMILARITY.find(self, name=name)
 
     @property
     def layer_similarity(self) -> LayerSimilarity:
         """All layers by the chosen similarity; by RSA where it is not computed."""
         found = self._compared
-        return similarities.rsa_of(self.analysis) if found is None else found
+        return rsa_of(self.analysis) if found is None else found
 
     @cached_property
     def compared(self) -> LayerSimilarity | None:
@@ -295,9 +261,7 @@ class FigureContext:
 
     def chance_of(self, similarity: str) -> ContributionNull | None:
         """Contributions to all layers under permuted labels, where they are known."""
-        asked = replace(self.selection, similarity=similarity)
-        make = partial(known_layer_chance, self.analysis, self.drawing.store, asked)
-        return self.once(("chance of layers", similarity), make)
+        return LAYER_CHANCE.find(self.reselect(similarity=similarity))
 
     @property
     def chance(self) -> ContributionNull | None:
@@ -310,10 +274,8 @@ class FigureContext:
         chosen, compared = self.selection, self.layer_similarity
         name, of = compared.similarity.name, (self.analysis, *self.pair, chosen.features)
         why = self.once(("why", self.pair, name), lambda: explain(*of, compared=compared))
-        known = self.drawing.store, self.intervals_of(name), self.chance
-        return replace(
-            best_known(why, self.analysis, chosen, *known), names=self.names, coding=self.coding
-        )
+        why = best_known(why, self, self.intervals_of(name), self.chance)
+        return replace(why, names=self.names, coding=self.coding)
 
 
 Draw = Callable[[FigureContext], RenderedFigure | None]

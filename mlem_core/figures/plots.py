@@ -111,7 +111,7 @@ class AnalysisPlots:
         Parameters
         ----------
         pair : the two layers of figures that compare two
-        options : of the figure, see `mlem_core.figures.context.Drawing`
+        options : of the figure, see `mlem_core.figures.context.FigureOptions`
 
         Raises
         ------
@@ -121,9 +121,8 @@ class AnalysisPlots:
         selection = self.analysis.select(features, layers)
         two = None if pair is None else (layer_of(pair[0]), layer_of(pair[1]))
         check_layers(two or (), selection.layers)
-        results = self.analysis.results_of(selection)
-        drawing = FigureOptions(two, store, options=options)
-        drawn = draw(name, FigureContext(self.analysis, selection, results, drawing))
+        drawing = FigureOptions(two, options=options)
+        drawn = draw(name, FigureContext(self.analysis, selection, store, drawing=drawing))
         if drawn is None:
             raise InputError(
                 f"there is nothing to draw for the figure {name}: it needs other layers, or what "

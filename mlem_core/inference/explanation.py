@@ -11,10 +11,11 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis, Selection, check_layers
-from mlem_core.analysis.similarities import LayerSimilarity, compared, rsa_of
+from mlem_core.analysis.context import SelectionContext, Stage
+from mlem_core.analysis.similarities import SIMILARITY, LayerSimilarity, rsa_of
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import names_in
-from mlem_core.base.typing import Counted, FloatArray, Layer, in_parts, layers_in
+from mlem_core.base.typing import Counted, FloatArray, Layer, counting, in_parts, layers_in
 from mlem_core.inference.block_influence import (
     BlockSums,
     ComparedLayers,
@@ -37,9 +38,8 @@ from mlem_core.inference.resample import (
 from mlem_core.measures.decomposition import decompose, is_identity
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import SIMILARITIES
-from mlem_core.storage.store import Stage, Store, Tables
+from mlem_core.storage.store import Store, Tables
 
-STAGE = Stage[Tables]("pair-intervals", 8, dict)
 INFLUENCE = "from the influence of each block of stimuli"
 LEFT_OUT = "blocks of stimuli left out in turn, terms by their influence"
 
@@ -289,57 +289,65 @@ def _beyond(why: Explanation, chance: ContributionNull) -> Explanation:
     return replace(why, terms=terms, controls=chance.control_table(), notes=notes)
 
 
-def kept_intervals(
-    why: Explanation, analysis: Analysis, store: Store, progress: Counted | None = None
-) -> Explanation:
-    """An explanation with intervals as of `with_intervals`; kept in the store."""
-
-    def make() -> Tables:
-        bounded = with_intervals(why, analysis, store, progress)
-        notes = pd.DataFrame({"note": list(bounded.notes)}, dtype=object)
-        return {name: getattr(bounded, name) for name in bounded.TABLES} | {"notes": notes}
-
-    return _with_tables(why, analysis, STAGE.get(store, interval_key(why, analysis), make))
+def pair_context(why: Explanation, context: SelectionContext) -> SelectionContext:
+    """The two layers of an explanation and its features, as a selection of their analysis."""
+    return replace(context, selection=selection_of(why, context.analysis))
 
 
-def intervals_of_two(
-    analysis: Analysis, selection: Selection, store: Store, progress: Counted | None = None
-) -> Explanation:
-    """Explanation of a selection's two layers, with intervals; kept in the store."""
-    by = compared(analysis, selection.similarity, store)
+def compute_pair_intervals(context: SelectionContext) -> Tables:
+    """Tables of the explanation of the two selected layers, as of `with_intervals`."""
+    analysis, selection, store = context.analysis, context.selection, context.required_store
+    by = SIMILARITY.get(context, name=selection.similarity)
     a, b = selection.layers
     why = explain(analysis, a, b, selection.features, compared=by)
-    return kept_intervals(why, analysis, store, progress)
+    progress = counting(context.report, "blocks left out", "blocks")
+    bounded = with_intervals(why, analysis, store, progress)
+    notes = pd.DataFrame({"note": list(bounded.notes)}, dtype=object)
+    return {name: getattr(bounded, name) for name in bounded.TABLES} | {"notes": notes}
+
+
+def _pair_key(context: SelectionContext) -> dict[str, Any]:
+    """Key of the intervals of two layers; without terms it names no feature."""
+    analysis, selection = context.analysis, context.selection
+    name = selection.similarity
+    if not SIMILARITIES[name].divides:
+        return analysis.key(selection.layers, similarity=name)
+    # No metric is fitted; the key names that of the analysis.
+    fitted = replace(
+        selection,
+        estimator=analysis.spec.estimator,
+        interactions=analysis.pairs.interactions,
+    )
+    return analysis.key(fitted, similarity=name)
+
+
+PAIR_INTERVALS = Stage[Tables]("pair-intervals", 8, dict, compute_pair_intervals, key=_pair_key)
 
 
 def best_known(
     why: Explanation,
-    analysis: Analysis,
-    selection: Selection,
-    store: Store | None,
+    context: SelectionContext,
     intervals: LayerIntervals | None = None,
     chance: ContributionNull | None = None,
 ) -> Explanation:
     """An explanation with the best intervals that there are; computes none.
 
-    Those that `kept_intervals` has made, else those of all layers, else none; of the most similar
-    two of the selection they hold for all that these were chosen from (`as_chosen`).
+    Those of `PAIR_INTERVALS`, else those of all layers, else none; of the most similar two of the
+    selection they hold for all that these were chosen from (`as_chosen`).
 
     Parameters
     ----------
     why : by any similarity
-    selection : whose layers the two may be the most similar of
+    context : whose layers the two may be the most similar of
     intervals : of layers among which the two are
     chance : of the layers of the selection, by the same similarity
     """
     if intervals is not None and intervals.similarity != why.similarity.name:
         intervals = None
-    tables, layers = None, selection.layers
-    if store is not None:
-        tables = STAGE.find(store, interval_key(why, analysis))
+    analysis, layers = context.analysis, context.selection.layers
+    tables = PAIR_INTERVALS.find(pair_context(why, context))
     if tables is not None:
-        known = _with_tables(why, analysis, tables)
-        return as_chosen(known, analysis, layers, intervals)
+        return as_chosen(apply_intervals(why, tables), analysis, layers, intervals)
     own = None
     if chance is not None and {*why.layers} <= {*layers}:
         own = chance.of_layers(list(map(layers.index, why.layers)))
@@ -349,14 +357,13 @@ def best_known(
     return as_chosen(explanation_of(why, intervals, own), analysis, layers, intervals)
 
 
-def interval_key(why: Explanation, analysis: Analysis) -> dict[str, Any]:
-    """Key of the intervals; without terms it names no feature."""
-    chosen = selection_of(why, analysis) if why.similarity.divides else why.layers
-    return analysis.key(chosen, similarity=why.similarity.name)
+def add_intervals(why: Explanation, context: SelectionContext) -> Explanation:
+    """An explanation with the intervals of `PAIR_INTERVALS`, computed where they are not kept."""
+    return apply_intervals(why, PAIR_INTERVALS.get(pair_context(why, context)))
 
 
-def _with_tables(why: Explanation, analysis: Analysis, tables: Tables) -> Explanation:
-    """An explanation with the intervals that are kept in `tables`."""
+def apply_intervals(why: Explanation, tables: Tables) -> Explanation:
+    """An explanation with the intervals of `PAIR_INTERVALS`."""
     known: dict[str, Any] = {name: tables[name] for name in why.TABLES}
     notes, how = tuple(tables["notes"]["note"]), _how(why)
     return replace(why, notes=notes, how=how, **known)

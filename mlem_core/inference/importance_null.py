@@ -15,14 +15,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mlem_core.analysis.analysis import Analysis, Selection
+from mlem_core.analysis.context import SelectionContext, Stage, selection_key
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import one_thread_each
-from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Report, counting, in_parts
+from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, counting, in_parts
 from mlem_core.estimators.registry import FoldFits, Solution, Solver, estimator_named
 from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.inference.intervals import PERMUTATIONS, SIGNIFICANT, check_permutations
@@ -35,34 +36,24 @@ from mlem_core.pairs.scored_pairs import FoldPairsIndex, ScoredPairs
 from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.stimuli.folds import untested_items
 from mlem_core.stimuli.levels import exchanges
-from mlem_core.storage.store import Stage, Store
 
-IMPORTANCE_CHANCE = Stage("importance-chance", 3, pd.DataFrame)
 # Numbers of pairs that are in memory together.
 CHUNK_NUMBERS = 2**27
 # Permutations of a feature, and of all labels, whose moments are in memory together.
 AT_ONCE = 40
 
 
-def importances_by_chance(
-    analysis: Analysis,
-    store: Store,
-    selection: Selection,
-    n_permutations: int = PERMUTATIONS,
-    report: Report | None = None,
+def compute_importance_chance(
+    context: SelectionContext, permutations: int = PERMUTATIONS
 ) -> pd.DataFrame:
-    """Importances when the labels of a feature are permuted at its level; kept in the store.
+    """Importances when the labels of a feature are permuted at its level.
 
     The models are fitted anew for each permutation of each feature, with the penalties that were
-    chosen for the true labels: one feature of several hardly changes them.
+    chosen for the true labels: one feature of several hardly changes them. With an estimator that
+    is slow it takes hours.
 
     Raises InputError: interactions; fewer than 20 permutations; representations that are no longer
     in the store.
-
-    Parameters
-    ----------
-    selection : an estimator that is slow takes hours
-    report : called as the permutations are done
 
     Returns
     -------
@@ -70,18 +61,13 @@ def importances_by_chance(
     (corrected over the features of a layer); NaN in the last three where too few stimuli change
     their labels
     """
-    check_permutations(n_permutations)
-    if selection.interactions:
+    check_permutations(permutations)
+    if context.selection.interactions:
         raise InputError(
             "importances by chance are of single features; found interactions, so choose an "
             "analysis without them."
         )
-    tables = _of_chunks(analysis, store, selection, n_permutations, report or (lambda _: None))
-    return IMPORTANCE_CHANCE.get(
-        store,
-        analysis.key(selection, permutations=n_permutations),
-        lambda: pd.concat(tables, ignore_index=True),
-    )
+    return pd.concat(_chunk_tables(context, permutations), ignore_index=True)
 
 
 def above_chance(table: pd.DataFrame | None, layer: Layer, feature: str) -> bool | None:
@@ -89,7 +75,7 @@ def above_chance(table: pd.DataFrame | None, layer: Layer, feature: str) -> bool
 
     Parameters
     ----------
-    table : of `importances_by_chance`
+    table : of `compute_importance_chance`
     """
     if table is None:
         return None
@@ -98,20 +84,19 @@ def above_chance(table: pd.DataFrame | None, layer: Layer, feature: str) -> bool
     return bool(p.iloc[0] < SIGNIFICANT) if len(p.dropna()) else None
 
 
-def _of_chunks(
-    analysis: Analysis, store: Store, chosen: Selection, n_permutations: int, report: Report
-) -> Iterator[pd.DataFrame]:
+def _chunk_tables(context: SelectionContext, n_permutations: int) -> Iterator[pd.DataFrame]:
     """The table of a few layers at a time."""
+    analysis, selection = context.analysis, context.selection
     size = max(1, CHUNK_NUMBERS // (2 * analysis.pairs.n_pairs))
-    starts, n_features = range(0, len(chosen.layers), size), len(chosen.features)
-    progress = counting(report, "permuting labels", "permutations")
+    starts, n_features = range(0, len(selection.layers), size), len(selection.features)
+    progress = counting(context.report, "permuting labels", "permutations")
     total, done = len(starts) * n_features * n_permutations, count()
     progress(0, total)
     for start in starts:
-        layers = chosen.layers[start : start + size]
-        pairs = LayerPairs.of(analysis, layers, store, chosen.features, False)
+        layers = selection.layers[start : start + size]
+        pairs = LayerPairs.of(analysis, layers, context.required_store, selection.features, False)
         stimuli = pairs.stimuli_of(analysis.stimuli)
-        importances = PermutedImportances.of(pairs, estimator_named(chosen.estimator).model())
+        importances = PermutedImportances.of(pairs, estimator_named(selection.estimator).model())
         nulls = []
         for feature, name in enumerate(pairs.statistics.features):
             # The same permutations for all layers.
@@ -262,8 +247,6 @@ def _table(
 
 # Permutations for what the score of a layer is by chance.
 SCORE_PERMUTATIONS = 199
-# Of `score_above_chance`, by how many permutations.
-CHANCE = Stage("score-chance", 4, pd.DataFrame)
 
 
 def permuted_pairs(pairs: LayerPairs, layer: int, labels: IntArray) -> LayerPairs:
@@ -340,40 +323,43 @@ def _fits(model: Solver, pairs: LayerPairs) -> FoldFits:
     return model.cross_validate(pairs.statistics, needed)
 
 
-def kept_chance(
-    analysis: Analysis,
-    store: Store,
-    selection: Selection,
-    n_permutations: int = SCORE_PERMUTATIONS,
-    report: Report | None = None,
+def compute_score_chance(
+    context: SelectionContext, permutations: int = SCORE_PERMUTATIONS
 ) -> pd.DataFrame:
-    """`score_above_chance` of what is chosen of an analysis; kept in the store.
+    """`score_above_chance` of a selection; with an estimator that is slow it takes hours.
 
     Raises InputError: representations that are no longer in the store.
-
-    Parameters
-    ----------
-    selection : an estimator that is slow takes hours
-    report : called as the permutations are done
     """
-    progress = counting(report or (lambda _: None), "permuting labels", "permutations")
+    analysis, selection, store = context.analysis, context.selection, context.required_store
+    progress = counting(context.report, "permuting labels", "permutations")
     parts = in_parts(progress, len(selection.layers))
     of_pairs = estimator_named(selection.estimator).of_pairs
     rho = None if of_pairs else analysis.fits_of(selection).fits.rho.mean(axis=1)
+    tables = []
+    for done, (layer, part) in enumerate(zip(selection.layers, parts, strict=True)):
+        part(0, permutations)
+        table = score_above_chance(
+            LayerPairs.of(analysis, [layer], store, selection.features, selection.interactions),
+            estimator_named(selection.estimator).model(),
+            n_permutations=permutations,
+            observed=None if rho is None else rho[done : done + 1],
+            progress=part,
+        )
+        tables.append(table)
+    return pd.concat(tables, ignore_index=True)
 
-    def of_layers() -> Iterator[pd.DataFrame]:
-        for done, (layer, part) in enumerate(zip(selection.layers, parts, strict=True)):
-            part(0, n_permutations)
-            yield score_above_chance(
-                LayerPairs.of(analysis, [layer], store, selection.features, selection.interactions),
-                estimator_named(selection.estimator).model(),
-                n_permutations=n_permutations,
-                observed=None if rho is None else rho[done : done + 1],
-                progress=part,
-            )
 
-    return CHANCE.get(
-        store,
-        analysis.key(selection, permutations=n_permutations),
-        lambda: pd.concat(of_layers(), ignore_index=True),
-    )
+def _importance_key(context: SelectionContext, permutations: int = PERMUTATIONS) -> dict[str, Any]:
+    return selection_key(context, permutations=permutations)
+
+
+def _score_key(context: SelectionContext, permutations: int = SCORE_PERMUTATIONS) -> dict[str, Any]:
+    return selection_key(context, permutations=permutations)
+
+
+IMPORTANCE_CHANCE = Stage[pd.DataFrame](
+    "importance-chance", 3, pd.DataFrame, compute_importance_chance, key=_importance_key
+)
+SCORE_CHANCE = Stage[pd.DataFrame](
+    "score-chance", 4, pd.DataFrame, compute_score_chance, key=_score_key
+)

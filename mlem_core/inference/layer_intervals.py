@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from mlem_core.analysis.analysis import Analysis, Selection
-from mlem_core.analysis.fit_cache import kept_fits
+from mlem_core.analysis.context import FITS, SelectionContext, Stage, selection_key
 from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import CONFIDENCE, student_quantile
 from mlem_core.base.typing import Counted, FloatArray, Layer, Report, counting
@@ -47,9 +46,8 @@ from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.pairs.statistics import PairStatistics
-from mlem_core.storage.store import Stage, Store
+from mlem_core.storage.store import Store
 
-STAGE = Stage("error-bars", 7, LayerIntervals, compressed=True)
 # Profiles that are drawn for the intervals of τ.
 DRAWS = 200
 _SEED = 0
@@ -57,62 +55,24 @@ _SEED = 0
 MOST_BYTES = 8 * 2**30
 
 
-def known_intervals(
-    analysis: Analysis,
-    store: Store,
-    selection: Selection | None = None,
-) -> LayerIntervals | None:
-    """The intervals if they are in the store, or came with the example; computes nothing.
-
-    Those of all layers of the analysis answer for any of them. Otherwise as `layer_intervals`.
-    """
-    selection = analysis.select() if selection is None else selection
-    for layers in (selection.layers, tuple(analysis.layers)):
-        chosen = replace(selection, layers=layers)
-        stored = STAGE.find(store, analysis.key(chosen))
-        if stored is not None:
-            return stored
-    return None
-
-
-def layer_intervals(
-    analysis: Analysis,
-    store: Store,
-    selection: Selection | None = None,
-    *,
-    report: Report | None = None,
-) -> LayerIntervals:
-    """The confidence intervals of layers of an analysis; kept in the store.
+def compute_layer_intervals(context: SelectionContext) -> LayerIntervals:
+    """The confidence intervals of the selected layers.
 
     Raises InputError: too few sentences; representations that are no longer in the store; more
     layers than fit into memory.
-
-    Parameters
-    ----------
-    selection : None is the whole analysis
-    report : called as the work goes on; what it raises stops the work
     """
-    chosen = analysis.select() if selection is None else selection
-    say = report or (lambda _: None)
-    key = analysis.key(chosen)
-    return STAGE.get(store, key, lambda: _compute(analysis, store, chosen, say))
-
-
-def _compute(
-    analysis: Analysis, store: Store, selection: Selection, report: Report
-) -> LayerIntervals:
+    analysis, selection, report = context.analysis, context.selection, context.report
     if selection.similarity != RSA:
         # Scores, profiles and τ are those that stand beside RSA.
-        beside_rsa = layer_intervals(
-            analysis, store, replace(selection, similarity=RSA), report=report
-        )
-        compared = similarity_without(analysis, store, selection, report)
+        beside_rsa = LAYER_INTERVALS.get(context.reselect(similarity=RSA))
+        compared = similarity_without(analysis, context.required_store, selection, report)
         return replace(beside_rsa, similarity=selection.similarity, **_of_similarity(compared))
     check_blocks(analysis, selection)
     statistics = analysis.pairs_of(selection)
-    fits = kept_fits(analysis, store, selection, report)
+    fits = FITS.get(context)
     target = fitted_target(selection.estimator)
-    pairs = selected_pairs(analysis, store, selection, counting(report, "distances", "layers"))
+    progress = counting(report, "distances", "layers")
+    pairs = selected_pairs(analysis, context.required_store, selection, progress)
     blocks = BlockSums.of(
         pairs,
         analysis.stimuli,
@@ -213,38 +173,18 @@ def _of_similarity(compared: SimilarityWithout) -> dict[str, Any]:
     }
 
 
-LAYER_CHANCE = Stage("terms-chance", 5, ContributionNull, compressed=True)
+def compute_layer_chance(context: SelectionContext) -> ContributionNull:
+    """Contributions of each feature to every two layers under permuted labels.
 
-
-def chance_of_layers(
-    analysis: Analysis,
-    store: Store,
-    selection: Selection | None = None,
-    *,
-    report: Report | None = None,
-) -> ContributionNull | None:
-    """Contributions of each feature to every two layers under permuted labels; kept in the store.
-
-    The same permutations for all layers, `PERMUTATIONS` of them.
+    The same permutations for all layers, `PERMUTATIONS` of them. Of the selection its features,
+    layers, interactions and similarity count.
 
     Raises InputError: representations that are no longer in the store; more layers than fit into
-    memory.
-
-    Parameters
-    ----------
-    selection : its features, layers, interactions and similarity count; None is the whole analysis
-    report : called as the permutations are done
-
-    Returns
-    -------
-    None for a similarity without terms
+    memory; a similarity without terms.
     """
-    chosen = analysis.select() if selection is None else selection
-    if not SIMILARITIES[chosen.similarity].divides:
-        return None
-    progress = counting(report or (lambda _: None), "permuting labels", "permutations")
-    make = partial(permuted_terms, analysis, store, chosen, progress)
-    return LAYER_CHANCE.get(store, chance_key(analysis, chosen), make)
+    SIMILARITIES[context.selection.similarity].check_divides()
+    progress = counting(context.report, "permuting labels", "permutations")
+    return permuted_terms(context.analysis, context.required_store, context.selection, progress)
 
 
 def permuted_terms(
@@ -254,7 +194,7 @@ def permuted_terms(
     progress: Counted | None = None,
     n_permutations: int = PERMUTATIONS,
 ) -> ContributionNull:
-    """Contributions as of `chance_of_layers`, which raises the same, under so many permutations."""
+    """Contributions as of `compute_layer_chance`, which raises the same, under permutations."""
     layers, stimuli = selection.layers, analysis.stimuli
     if not SIMILARITIES[selection.similarity].of_ranks:
         compared = ComparedLayers.of(analysis, selection, store)
@@ -270,19 +210,31 @@ def permuted_terms(
     return chance_at_level(pairs, stimuli, n_permutations, progress=progress)
 
 
-def known_layer_chance(
-    analysis: Analysis, store: Store | None, selection: Selection
-) -> ContributionNull | None:
-    """`chance_of_layers` where it is kept; that of all layers answers for any of them."""
-    if store is None:
-        return None
-    for layers in (selection.layers, tuple(analysis.layers)):
-        found = LAYER_CHANCE.find(store, chance_key(analysis, replace(selection, layers=layers)))
-        if found is not None:
-            return found.of_layers([layers.index(layer) for layer in selection.layers])
-    return None
-
-
-def chance_key(analysis: Analysis, selection: Selection) -> dict[str, Any]:
+def _chance_key(context: SelectionContext) -> dict[str, Any]:
     """Key of contributions by chance: no metric is fitted."""
-    return analysis.key(replace(selection, estimator=""))
+    return selection_key(context.reselect(estimator=""))
+
+
+def _chance_of_layers(context: SelectionContext, chance: ContributionNull) -> ContributionNull:
+    """Contributions by chance of the selected layers, of those of all layers."""
+    return chance.of_layers(list(map(context.analysis.layers.index, context.selection.layers)))
+
+
+# Intervals and chance of all layers of the analysis answer for any of them.
+LAYER_INTERVALS = Stage[LayerIntervals](
+    "error-bars",
+    7,
+    LayerIntervals,
+    compute_layer_intervals,
+    compressed=True,
+    narrow=lambda context, intervals: intervals,
+)
+LAYER_CHANCE = Stage[ContributionNull](
+    "terms-chance",
+    5,
+    ContributionNull,
+    compute_layer_chance,
+    key=_chance_key,
+    compressed=True,
+    narrow=_chance_of_layers,
+)

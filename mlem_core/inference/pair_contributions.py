@@ -10,15 +10,14 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.linalg import solve
 
-from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.context import SelectionContext, Stage
 from mlem_core.base.errors import unknown
-from mlem_core.base.typing import FloatArray, IntArray, Layer
+from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.measures.contributions import fold_equations, rank_scale, shapley_coefficients
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.pairs.designs import PairDesign, pairs_among, places_of
 from mlem_core.pairs.moments import PairMoments
-from mlem_core.storage.store import Stage, Store
 
 # Of so many of the pairs that contribute most, examples are picked.
 CANDIDATES = 20_000
@@ -136,32 +135,27 @@ _NUMBERS: dict[str, Any] = {
     "distance_a": np.float64,
     "distance_b": np.float64,
 }
-STAGE = Stage("pairs-behind", 3, pd.DataFrame)
 
 
-def pair_contributions(
-    analysis: Analysis,
-    store: Store,
-    layers: Sequence[Layer],
-    features: Sequence[str],
-    term: str,
-    *,
-    most: bool = True,
+def compute_pair_contributions(
+    context: SelectionContext, term: str, most: bool = True
 ) -> pd.DataFrame:
-    """`contributing_pairs` of two layers of an analysis; kept in the store.
+    """`contributing_pairs` of the two layers of a selection.
 
-    Their texts are beside them: first_text, second_text (the word, or the sentence),
-    first_sentence, second_sentence.
-
-    Raises as `LayerPairs.of`, where it is not kept yet; an unknown term.
+    Raises as `LayerPairs.of`; InputError: an unknown term.
     """
+    selection = context.selection
+    pairs = LayerPairs.of(
+        context.analysis, selection.layers, context.required_store, selection.features
+    )
+    return contributing_pairs(pairs, term, KEPT, most)
 
-    def make() -> pd.DataFrame:
-        pairs = LayerPairs.of(analysis, layers, store, features)
-        return contributing_pairs(pairs, term, KEPT, most)
 
-    table = STAGE.get(store, key_of(analysis, layers, features, term, most), make)
-    stimuli = analysis.stimuli
+def _with_texts(
+    context: SelectionContext, table: pd.DataFrame, term: str, most: bool = True
+) -> pd.DataFrame:
+    """The pairs with first_text, second_text (the word, or the sentence) and their sentences."""
+    stimuli = context.analysis.stimuli
     texts, sentences = (np.array(of, dtype=object) for of in (stimuli.words, stimuli.sentences))
     first, second = table["first"], table["second"]
     return table.assign(
@@ -172,8 +166,18 @@ def pair_contributions(
     )
 
 
-def key_of(
-    analysis: Analysis, layers: Sequence[Layer], features: Sequence[str], term: str, most: bool
-) -> dict[str, Any]:
-    """Key of `pair_contributions` in the store; kept ones need no representations."""
-    return analysis.key(layers, features=list(features), term=term, most=most)
+def _pairs_key(context: SelectionContext, term: str, most: bool = True) -> dict[str, Any]:
+    """Kept ones need no representations, and no metric is fitted."""
+    selection = context.selection
+    features = list(selection.features)
+    return context.analysis.key(selection.layers, features=features, term=term, most=most)
+
+
+PAIR_CONTRIBUTIONS = Stage[pd.DataFrame](
+    "pairs-behind",
+    3,
+    pd.DataFrame,
+    compute_pair_contributions,
+    key=_pairs_key,
+    unpack=_with_texts,
+)

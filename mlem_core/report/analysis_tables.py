@@ -10,30 +10,26 @@ from typing import Any
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis, Selection
+from mlem_core.analysis.context import SelectionContext
 from mlem_core.analysis.planning import choices_table
 from mlem_core.analysis.results import Results
-from mlem_core.analysis.similarities import LayerSimilarity, compared, kept_similarity
+from mlem_core.analysis.similarities import SIMILARITY, LayerSimilarity
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import checked, parsed
 from mlem_core.base.text import listed
-from mlem_core.base.typing import Report, counting
+from mlem_core.base.typing import Report
 from mlem_core.extending import TableSource, default_table_sources, resolve, table_sources
 from mlem_core.figures.captions import tau_by_chance
 from mlem_core.inference.explanation_text import tested_similarities
-from mlem_core.inference.importance_null import IMPORTANCE_CHANCE, importances_by_chance
+from mlem_core.inference.importance_null import IMPORTANCE_CHANCE
 from mlem_core.inference.intervals import (
     PERMUTATIONS,
     LayerIntervals,
     check_permutations,
     score_table,
 )
-from mlem_core.inference.layer_intervals import (
-    chance_of_layers,
-    known_intervals,
-    known_layer_chance,
-    layer_intervals,
-)
+from mlem_core.inference.layer_intervals import LAYER_CHANCE, LAYER_INTERVALS
 from mlem_core.inference.permutation_null import UNCORRECTED, ContributionNull
 from mlem_core.inference.resample import generalises
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
@@ -218,14 +214,15 @@ def analysis_tables(
     Raises InputError as `TableOptions.check`, and as what they name.
     """
     options.check()
+    context = SelectionContext.from_analysis(analysis, store, progress)
     choices = choices_table(analysis.manifest)
     extra = {} if choices.empty else {"choices.csv": choices}
     notices: list[str] = []
     names = dict.fromkeys((*options.similarities, *({options.similarity} - {RSA})))
     for name in names:
-        extra |= compared(analysis, name, store, counting(progress, name, "layers")).written()
+        extra |= SIMILARITY.get(context, name=name).written()
     notices += filter(None, (SIMILARITIES.named(name).no_terms for name in names))
-    similarity = compared(analysis, options.similarity, store)
+    similarity = SIMILARITY.get(context, name=options.similarity)
     inputs = TableInput(
         analysis, analysis.select(), results, similarity, store=store, progress=progress
     )
@@ -237,20 +234,17 @@ def analysis_tables(
     notices += optional.notices
     importance_chance = intervals = None
     if options.chance:
-        importance_chance = importances_by_chance(
-            analysis, store, analysis.select(), options.chance, progress
-        )
+        importance_chance = IMPORTANCE_CHANCE.get(context, permutations=options.chance)
         extra["importance_chance.csv"] = importance_chance
     if options.bootstrap:
-        intervals, tables, sentences = _interval_tables(analysis, similarity, store, progress)
+        intervals, tables, sentences = _interval_tables(context, similarity)
         extra |= tables
         notices += sentences
     uncorrected = [
         file for file, table in extra.items() if file.startswith("why") and "p" not in table
     ]
     notices += [f"{listed(uncorrected)}: {UNCORRECTED}"] if uncorrected else []
-    chosen = analysis.select(similarity=similarity.similarity.name)
-    chance = known_layer_chance(analysis, store, chosen)
+    chance = LAYER_CHANCE.find(context.reselect(similarity=similarity.similarity.name))
     default = default_tables(replace(inputs, chance=chance, intervals=intervals))
     return AnalysisTables(
         tables={**results.tables(), **extra, **default.tables},
@@ -282,10 +276,7 @@ def _extension_tables(
 
 
 def _interval_tables(
-    analysis: Analysis,
-    similarity: LayerSimilarity,
-    store: Store,
-    progress: Report,
+    context: SelectionContext, similarity: LayerSimilarity
 ) -> tuple[LayerIntervals, dict[str, pd.DataFrame], list[str]]:
     """Intervals of all layers, their tables and those under permuted labels, and notices.
 
@@ -293,12 +284,14 @@ def _interval_tables(
     """
     tables: dict[str, pd.DataFrame] = {}
     notices: list[str] = []
+    analysis = context.analysis
     for name in dict.fromkeys((RSA, similarity.similarity.name)):
-        chosen = analysis.select(similarity=name)
-        intervals = layer_intervals(analysis, store, chosen, report=progress)
-        chance = chance_of_layers(analysis, store, chosen, report=progress)
-        if name != RSA and chance is not None:
-            tables |= similarity.written(chance.of_all(similarity.decomposed()))
+        by_name = context.reselect(similarity=name)
+        intervals = LAYER_INTERVALS.get(by_name)
+        if SIMILARITIES[name].divides:
+            chance = LAYER_CHANCE.get(by_name)
+            if name != RSA:
+                tables |= similarity.written(chance.of_all(similarity.decomposed()))
         tests = {"intervals.csv": score_table(intervals)} if name == RSA else {}
         end = "" if name == RSA else f"_{name}"
         tests[f"similarity_intervals{end}.csv"] = tested_similarities(
@@ -319,24 +312,23 @@ def computed_options(analysis: Analysis, store: Store) -> TableOptions:
     Intervals are among them where their parts are: those over permuted labels, and those that
     tables of extensions need.
     """
-    chosen = analysis.select()
-    similarities: Sequence[str] = [
+    context = SelectionContext.from_analysis(analysis, store)
+    similarities = [
         name
         for name in SIMILARITIES
-        if name != RSA and kept_similarity(analysis, name, store) is not None
+        if name != RSA and SIMILARITY.find(context, name=name) is not None
     ]
     has_intervals = (
-        known_intervals(analysis, store) is not None
-        and known_layer_chance(analysis, store, chosen) is not None
+        LAYER_INTERVALS.find(context) is not None
+        and LAYER_CHANCE.find(context) is not None
         and all(
             resolve(source.has_intervals)(analysis, store)
             for source in default_table_sources()
             if source.has_intervals
         )
     )
-    by_chance = analysis.kept(IMPORTANCE_CHANCE, store, chosen, permutations=PERMUTATIONS)
     return TableOptions(
         bootstrap=int(has_intervals),
-        chance=0 if by_chance is None else PERMUTATIONS,
+        chance=0 if IMPORTANCE_CHANCE.find(context) is None else PERMUTATIONS,
         similarities=tuple(similarities),
     )

@@ -15,11 +15,11 @@ from pathlib import Path
 from plotly.offline import get_plotlyjs
 
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.results import Results, write_tables
+from mlem_core.analysis.results import write_tables
 from mlem_core.base.files import replacing, scratch
 from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Progress, Report
-from mlem_core.figures.context import FigureContext, FigureOptions, RenderedFigure
+from mlem_core.figures.context import FigureContext, RenderedFigure
 from mlem_core.figures.export import can_write_images, one_browser
 from mlem_core.figures.plots import all_figures
 from mlem_core.report.analysis_tables import TableOptions, analysis_tables
@@ -41,7 +41,6 @@ def write_archive(
     store: Store,
     options: TableOptions | None = None,
     *,
-    results: Results | None = None,
     images: bool | None = None,
     progress: Report | None = None,
 ) -> Path:
@@ -54,7 +53,6 @@ def write_archive(
     ----------
     target : path of the zip
     options : which tables it has
-    results : of the whole analysis, where they have been computed before
     images : whether figures are SVG and PDF, which takes a browser, or HTML; by default what this
         machine can do
     progress : called as tables are computed and figures are drawn
@@ -63,11 +61,8 @@ def write_archive(
     """
     report = progress or (lambda _: None)
     options = options or TableOptions()
-    selection = analysis.select()
-    results = analysis.results() if results is None else results
-    computed = analysis_tables(analysis, results, options, store, report)
-    drawing = FigureOptions(store=store)
-    context = FigureContext(analysis, selection, results, drawing)
+    context = FigureContext.from_analysis(analysis, store, report)
+    computed = analysis_tables(analysis, context.results, options, store, report)
     names = model_names(analysis)
     if names:
         context = renamed_context(context, names)

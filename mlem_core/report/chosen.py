@@ -12,13 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from mlem_core.analysis.analysis import Analysis, Selection
-from mlem_core.analysis.results import Results
+from mlem_core.analysis.analysis import Selection
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import checked
 from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Layer
-from mlem_core.figures.plots import FIGURES, FigureContext, FigureOptions, RenderedFigure, draw
+from mlem_core.figures.plots import FIGURES, FigureContext, RenderedFigure, draw
 from mlem_core.figures.print_layout import Paper
 from mlem_core.report import formats
 from mlem_core.report.formats import FORMATS, as_latex, csv_bytes, in_zip
@@ -74,22 +73,23 @@ class Chosen:
         words: dict[str, Any] = {part: " ".join(text.split())[: LONGEST[part]]}
         return replace(self, **words)
 
-    def drawn(self, analysis: Analysis, results: Results, drawing: FigureOptions) -> RenderedFigure:
+    def drawn(self, context: FigureContext) -> RenderedFigure:
         """The figure, drawn again, with the user's title and caption.
 
         Parameters
         ----------
-        results : the tables of `selection`
-        drawing : how all figures of the report are drawn; the pair and options are the figure's own
+        context : how all figures of the report are drawn; selection, pair and options are the
+            figure's own
 
         Raises
         ------
         InputError
             The analysis has no longer what is shown, or what it was drawn from is gone.
         """
+        analysis = context.analysis
         selection = self.selection.checked(analysis.pairs.features, analysis.layers)
-        own = replace(drawing, pair=self.pair, options=self.options)
-        made = draw(self.figure, FigureContext(analysis, selection, results, own))
+        drawing = replace(context.drawing, pair=self.pair, options=self.options)
+        made = draw(self.figure, replace(context, selection=selection, drawing=drawing))
         if made is None:
             raise InputError(
                 f"the figure {self.figure.replace('_', ' ')} cannot be drawn: what it shows is no "

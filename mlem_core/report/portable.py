@@ -65,13 +65,13 @@ def portable(analysis: Analysis, names: Mapping[str, str]) -> Analysis:
 
 def renamed_context(context: FigureContext, names: Mapping[str, str]) -> FigureContext:
     """Context of figures with its models renamed; nothing is found in the store by these names."""
-    drawing = replace(context.drawing, pair=context.pair, store=None)
-    return FigureContext(
+    changed = FigureContext(
         renamed(context.analysis, names),
         renamed(context.selection, names),
-        renamed(context.results, names),
-        renamed(drawing, names),
+        drawing=renamed(replace(context.drawing, pair=context.pair), names),
     )
+    changed.remember("results", renamed(context.results, names))
+    return changed
 
 
 def renamed(value: Any, names: Mapping[str, str]) -> Any:

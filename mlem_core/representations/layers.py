@@ -124,7 +124,7 @@ def from_model(
             report(n_sentences, n_sentences)
             return stored
 
-    # No `Stage`: the arrays are larger than memory and written as they are computed.
+    # No `EntryKind`: the arrays are larger than memory and written as they are computed.
     def make(folder: Path) -> None:
         report(0, n_sentences)
         loaded = model

@@ -1,6 +1,6 @@
-"""Store of computations on disk, under keys of all that they depend on, and its stages.
+"""Store of computations on disk, under keys of all that they depend on.
 
-A stage is a kind of result: how it is found, made, and kept by the types of its fields.
+A kind of entry says how a result is found, made, and kept by the types of its fields.
 
 A key is the SHA-256 of a canonical JSON of everything that an entry depends on, so that a
 change of any of it is another entry and nothing ever has to be invalidated. An entry is a
@@ -352,7 +352,7 @@ def _read(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class Stage(Generic[T]):
+class EntryKind(Generic[T]):
     """A kind of result that a store keeps.
 
     Attributes

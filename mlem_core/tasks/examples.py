@@ -17,6 +17,7 @@ from typing import Any
 
 from mlem_core.analysis import files
 from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.context import SelectionContext, Stage
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.errors import InputError
@@ -99,7 +100,10 @@ def make(store: Store, progress: Report) -> None:
     With it come its confidence intervals, what extensions compute for it, and of the two layers
     that are looked at first their own intervals and the pairs of stimuli behind each term.
     """
-    from mlem_core.inference import explanation, layer_intervals
+    from mlem_core.inference.explanation import PAIR_INTERVALS
+    from mlem_core.inference.layer_intervals import LAYER_CHANCE, LAYER_INTERVALS
+    from mlem_core.inference.pair_contributions import PAIR_CONTRIBUTIONS
+    from mlem_core.measures.decomposition import UNEXPLAINED
 
     analysis = run(SPEC, store, progress)
     # Which machine made it is of no interest to those who get it.
@@ -107,17 +111,17 @@ def make(store: Store, progress: Report) -> None:
     analysis = replace(analysis, manifest=manifest)
     # Look at their audit when the example is made from other weights.
     pair = analysis.most_alike()
-    layer_intervals.layer_intervals(analysis, store, report=progress)
-    layer_intervals.chance_of_layers(analysis, store, report=progress)
-    behind_it = _pairs_behind(analysis, pair, store)
-    why = explanation.intervals_of_two(analysis, replace(analysis.select(), layers=pair), store)
-    behind_it.append(explanation.STAGE.where(store, explanation.interval_key(why, analysis)))
+    context = SelectionContext.from_analysis(analysis, store, progress)
+    both = context.reselect(layers=pair)
     entries = (
-        layer_intervals.STAGE.where(store, analysis.key()),
-        layer_intervals.LAYER_CHANCE.where(
-            store, layer_intervals.chance_key(analysis, analysis.select())
+        _entry(LAYER_INTERVALS, context),
+        _entry(LAYER_CHANCE, context),
+        *(
+            _entry(PAIR_CONTRIBUTIONS, both, term=term, most=most)
+            for term in (*both.selection.features, UNEXPLAINED)
+            for most in (True, False)
         ),
-        *behind_it,
+        _entry(PAIR_INTERVALS, both),
         *_entries_of_extensions(analysis, pair, store, progress),
     )
     for name in ("result", "store"):
@@ -140,18 +144,10 @@ def _entries_of_extensions(
     return entries
 
 
-def _pairs_behind(analysis: Analysis, pair: tuple[Layer, Layer], store: Store) -> list[Path | None]:
-    """The entries of the store with the pairs of stimuli behind each term of two layers."""
-    from mlem_core.inference import pair_contributions as behind
-    from mlem_core.measures.decomposition import UNEXPLAINED
-
-    features, entries = analysis.select().features, []
-    for term in (*features, UNEXPLAINED):
-        for most in (True, False):
-            behind.pair_contributions(analysis, store, pair, features, term, most=most)
-            key = behind.key_of(analysis, pair, features, term, most)
-            entries.append(behind.STAGE.where(store, key))
-    return entries
+def _entry(stage: Stage[Any], context: SelectionContext, **options: Any) -> Path | None:
+    """The entry of the store with the result of a stage, which is computed."""
+    stage.get(context, **options)
+    return stage.folder(context, **options)
 
 
 def remake_example() -> int:

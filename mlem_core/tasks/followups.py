@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any, Self
 
 from mlem_core.analysis.analysis import Analysis, Selection, same_content
-from mlem_core.analysis.fit_cache import fitted_results
+from mlem_core.analysis.context import FITS, SelectionContext
 from mlem_core.analysis.layer_sources import model_representations
-from mlem_core.analysis.similarities import compared
+from mlem_core.analysis.similarities import SIMILARITY
 from mlem_core.base.errors import InputError, check_choice, unknown
-from mlem_core.base.typing import Layer, Report, counting
+from mlem_core.base.typing import Report
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.extending import find_stage, functions, stage_names
-from mlem_core.inference import layer_intervals
-from mlem_core.inference.explanation import intervals_of_two
-from mlem_core.inference.importance_null import importances_by_chance, kept_chance
+from mlem_core.inference.explanation import PAIR_INTERVALS
+from mlem_core.inference.importance_null import IMPORTANCE_CHANCE, SCORE_CHANCE
+from mlem_core.inference.layer_intervals import LAYER_CHANCE, LAYER_INTERVALS
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.storage.digests import canonical
 from mlem_core.storage.store import Store
@@ -35,120 +35,97 @@ VERSION = 7
 ARCHIVE = "all.zip"
 
 
-@dataclass(frozen=True)
-class JobInput:
-    """A finished analysis, what is to be done with it, where its files go, and how far it is."""
+def requested_selection(analysis: Analysis, options: Options) -> Selection:
+    """Selection that the options of background work name; what they do not name is all.
 
-    analysis: Analysis
-    options: Options
-    store: Store
-    folder: Path
-    report: Report
+    Two layers "a" and "b" stay in the order in which they are looked at.
 
-    def selection(self) -> Selection:
-        """The selection that the options name, as the analysis has it."""
-        chosen = Selection.from_dict(self.options)
-        return chosen.checked(self.analysis.pairs.features, self.analysis.layers)
-
-    @property
-    def chosen(self) -> tuple[Analysis, Store, Selection]:
-        """The analysis, the store and the selection of all options."""
-        return self.analysis, self.store, self.selection()
-
-    def layers(self, *names: str) -> list[Layer]:
-        """The layers that options of these names say, one each; without names those of "layers"."""
-        layers = [self.options[name] for name in names] if names else self.options["layers"]
-        return [(str(model), int(layer)) for model, layer in layers]
+    Raises InputError: a feature or layer that the analysis does not have.
+    """
+    if "estimator" in options:
+        selection = Selection.from_dict(options)
+        return selection.checked(analysis.pairs.features, analysis.layers)
+    pair = tuple(options[name] for name in "ab" if name in options)
+    requested = options.get("layers", pair or None)
+    layers = requested and tuple((str(model), int(layer)) for model, layer in requested)
+    similarity = str(options.get("similarity", RSA))
+    selection = analysis.select(options.get("features"), layers, similarity=similarity)
+    return replace(selection, layers=layers) if pair else selection
 
 
-def _all_intervals(job: JobInput) -> None:
-    layer_intervals.layer_intervals(*job.chosen, report=job.report)
-    layer_intervals.chance_of_layers(*job.chosen, report=job.report)
+def _all_intervals(context: SelectionContext, options: Options) -> None:
+    LAYER_INTERVALS.get(context)
+    if SIMILARITIES[context.selection.similarity].divides:
+        LAYER_CHANCE.get(context)
     for prepare in functions("prepare"):
-        prepare(*job.chosen)
+        prepare(context.analysis, context.required_store, context.selection)
 
 
-def _similarity(job: JobInput) -> None:
-    name = str(job.options["name"])
-    counted = counting(job.report, SIMILARITIES.named(name).short, "layers")
-    compared(job.analysis, name, job.store, counted)
+def _similarity(context: SelectionContext, options: Options) -> None:
+    SIMILARITY.get(context, name=str(options["name"]))
 
 
-def _pair_intervals(job: JobInput) -> None:
-    options, pair = job.options, tuple(job.layers("a", "b"))
-    similarity = options.get("similarity", RSA)
-    chosen = job.analysis.select(list(options["features"]), pair, similarity=similarity)
-    # In the order in which they are looked at.
-    chosen = replace(chosen, layers=pair)
-    counted = counting(job.report, "blocks left out", "blocks")
-    intervals_of_two(job.analysis, chosen, job.store, counted)
+def _score_chance(context: SelectionContext, options: Options) -> None:
+    SCORE_CHANCE.get(context, permutations=int(options["permutations"]))
 
 
-def _archive(job: JobInput) -> None:
+def _archive(context: SelectionContext, options: Options, folder: Path) -> None:
     from mlem_core.report.analysis_tables import computed_options
     from mlem_core.report.archive import write_archive
 
-    analysis, results = job.analysis, None
+    analysis, store = context.analysis, context.required_store
     if estimator_named(analysis.spec.estimator).slow:
-        results = fitted_results(analysis, job.store, analysis.select(), job.report)
-    write_archive(
-        analysis,
-        job.folder / ARCHIVE,
-        job.store,
-        computed_options(analysis, job.store),
-        results=results,
-        progress=job.report,
-    )
+        FITS.get(context)
+    tables = computed_options(analysis, store)
+    write_archive(analysis, folder / ARCHIVE, store, tables, progress=context.report)
 
 
-def _models_of(*names: str) -> Callable[[JobInput], Iterable[str]]:
-    """The models of the layers of `JobInput.layers`."""
-    return lambda job: [model for model, _ in job.layers(*names)]
+def layer_models(context: SelectionContext, options: Options) -> Iterable[str]:
+    """Models of the layers of a selection."""
+    return [model for model, _ in context.selection.layers]
 
 
-def _all_models(job: JobInput) -> Iterable[str]:
-    return list(job.analysis.manifest["models"])
+def no_models(context: SelectionContext, options: Options) -> Iterable[str]:
+    """Models of work that reads no representations."""
+    return ()
 
 
 @dataclass(frozen=True)
 class JobType:
-    """Type of background task.
+    """Type of background work.
 
     Attributes
     ----------
-    make : does it; files that are kept go into the folder of its input
-    models : names of the models whose representations it reads
-    in_store : whether what it makes lies in the store, so that the task has no files of its own
+    compute : function (context, options) that computes what the store keeps; the context is of
+        `requested_selection`
+    write : in place of it, a function (context, options, folder) that writes files into the folder
+    models : function (context, options) that names the models whose representations it reads
     """
 
-    make: Callable[[JobInput], Any]
-    models: Callable[[JobInput], Iterable[str]] = lambda job: ()
-    in_store: bool = True
+    compute: Callable[[SelectionContext, Options], Any] = lambda context, options: None
+    write: Callable[[SelectionContext, Options, Path], Any] | None = None
+    models: Callable[[SelectionContext, Options], Iterable[str]] = layer_models
 
 
 JOB_TYPES: dict[str, JobType] = {
-    "all-error-bars": JobType(_all_intervals, _models_of()),
-    "archive": JobType(_archive, _all_models, in_store=False),
-    "chance": JobType(
-        lambda job: kept_chance(*job.chosen, int(job.options["permutations"]), job.report),
-        _models_of(),
-    ),
-    "error-bars": JobType(_pair_intervals, _models_of("a", "b")),
-    "importance-chance": JobType(
-        lambda job: importances_by_chance(*job.chosen, report=job.report), _models_of()
-    ),
-    "fits": JobType(lambda job: fitted_results(*job.chosen, job.report)),
-    "similarity": JobType(_similarity, _all_models),
+    "all-error-bars": JobType(_all_intervals),
+    "archive": JobType(write=_archive),
+    "chance": JobType(_score_chance),
+    "error-bars": JobType(lambda context, options: PAIR_INTERVALS.get(context)),
+    "importance-chance": JobType(lambda context, options: IMPORTANCE_CHANCE.get(context)),
+    "fits": JobType(lambda context, options: FITS.get(context), models=no_models),
+    "similarity": JobType(_similarity),
     # They are restored before any work, and no more is wanted.
-    "representations": JobType(lambda job: None, lambda job: job.options["models"]),
+    "representations": JobType(models=lambda context, options: options["models"]),
 }
 
 
 def job_type(name: str) -> JobType:
     """Type of background task by its name; raises InputError for an unknown one."""
-    if (found := JOB_TYPES.get(name) or find_stage(name)) is None:
+    job: JobType | None = JOB_TYPES.get(name) or find_stage(name)
+    if job is None:
         raise unknown("kind of work", name, [*JOB_TYPES, *stage_names()])
-    return found
+    return job
 
 
 def work(
@@ -158,9 +135,13 @@ def work(
 
     Raises as `restore_representations`, or what the options ask for is not in the analysis.
     """
-    job, of_kind = JobInput(analysis, options, store, folder, report), job_type(kind)
-    restore_representations(analysis, of_kind.models(job), store, report)
-    of_kind.make(job)
+    job = job_type(kind)
+    context = SelectionContext(analysis, requested_selection(analysis, options), store, report)
+    restore_representations(analysis, job.models(context, options), store, report)
+    if job.write is None:
+        job.compute(context, options)
+    else:
+        job.write(context, options, folder)
 
 
 def restore_representations(

@@ -164,7 +164,7 @@ def offer(task: Followup, label: str, help: str) -> None:
     status = task.status()
     if status.state == "done":
         just_now = time.time() - task.result.stat().st_mtime < JUST_NOW
-        if just_now or not task.kind.in_store:
+        if just_now or task.kind.write is not None:
             return
         if not view_only():
             # Whoever offers it has not found it: the store has been emptied since.

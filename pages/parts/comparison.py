@@ -58,7 +58,7 @@ def _show_comparison(first_id: str, second_id: str) -> None:
         return
     both, results = (first.analysis, second.analysis), (first.results, second.results)
     st.markdown(plain(comparison.differences_in_words(*both)))
-    intervals = comparison.find_paired(*both, stored.store())
+    intervals = comparison.Paired.find(*both, stored.store())
     sentences, _ = comparison.replication(both, results, intervals)
     st.markdown("\n".join(f"- {plain(sentence)}" for sentence in sentences))
     if intervals is None:

@@ -12,7 +12,7 @@ from mlem_core.analysis.flags import of_two, reasons
 from mlem_core.base.text import fraction
 from mlem_core.base.typing import parse_layer
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.inference.importance_null import CHANCE, SCORE_PERMUTATIONS
+from mlem_core.inference.importance_null import SCORE_CHANCE, SCORE_PERMUTATIONS
 from mlem_core.inference.intervals import (
     PERMUTATIONS,
     FamilyOfTests,
@@ -98,7 +98,7 @@ def score_chance(view: View) -> None:
     permuted = Units.of(view.analysis.stimuli).permuted(view.analysis.spec.folds_over)
     place = " (the place of a word)" * (view.analysis.stimuli.level == "word")
     sample = permuted_of(len(view.analysis.stimuli), view.analysis.pairs.n_pairs)
-    found = view.shown().find(CHANCE, permutations=SCORE_PERMUTATIONS)
+    found = SCORE_CHANCE.find(view)
     if found is None:
         st.markdown(
             f"{permuted[0].upper() + permuted[1:]} change their labels, and every model is fitted "

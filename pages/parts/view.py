@@ -9,9 +9,8 @@ from typing import Any
 import streamlit as st
 
 from mlem_core.analysis.analysis import Analysis, Selection
-from mlem_core.analysis.fit_cache import kept_results
+from mlem_core.analysis.context import FITS, SelectionContext
 from mlem_core.analysis.layer_sources import without_representations
-from mlem_core.analysis.results import Results
 from mlem_core.analysis.similarities import LayerSimilarity
 from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.estimators.registry import estimator_named
@@ -26,38 +25,7 @@ from pages.parts.choices import inform, plain
 from pages.parts.screens import SCREENS
 
 
-class _UnfittedError(Exception):
-    """The tables take long, and are not in the store yet."""
-
-
 @stored.kept(256)
-def _results(store: Store, job_id: str, selection: Selection, _analysis: Analysis) -> Results:
-    kept = kept_results(_analysis, store, selection)
-    if kept is None and estimator_named(selection.estimator).slow:
-        raise _UnfittedError  # what raises is not kept
-    return _analysis.results_of(selection) if kept is None else kept
-
-
-def results_of(job_id: str, analysis: Analysis, selection: Selection) -> Results | None:
-    """The tables for what is kept of an analysis; None while they are computed (which is shown)."""
-    try:
-        return _results(stored.store(), job_id, selection, analysis)
-    except _UnfittedError:
-        st.info(
-            f"The estimator {selection.estimator} takes about a second a layer. It is "
-            "computed once; after that every look is quick.",
-            icon=":material/hourglass:",
-        )
-        task = followup_of("fits", job_id, selection.to_dict(), stored.store())
-        if not task.folder.exists() and not view_only():
-            task.begin()
-        background.offer(
-            task, "Fit the metric models", "Fits every layer that is shown, in the background."
-        )
-        return None
-
-
-@stored.kept(32)
 def _memory(store: Store, job_id: str, selection: Selection) -> dict[Hashable, Any]:
     """Memory of what was computed for a selection of an analysis, beside its tables."""
     return {}
@@ -73,21 +41,15 @@ OPTIONS = {
 
 
 @dataclass(frozen=True)
-class View:
-    """The analysis that a view shows, and what the user keeps of it.
+class View(SelectionContext):
+    """What the user selects of the analysis that a view shows.
 
     Attributes
     ----------
     job_id : of the analysis, see `mlem_core.tasks.analyses.find`
-    analysis : as loaded
-    selection : what the user keeps of it
-    results : the tables for that
     """
 
-    job_id: str
-    analysis: Analysis
-    selection: Selection
-    results: Results
+    job_id: str = ""
 
     @property
     def features(self) -> list[str]:
@@ -108,13 +70,13 @@ class View:
         """Context of the view's figures, by what is chosen now; `options` stand beside that."""
         drawing = FigureOptions(
             self.chosen_pair,
-            stored.store(),
             names=stored.names(),
             options=self.options(**options),
             screen=True,
         )
-        memory = _memory(stored.store(), self.job_id, self.selection)
-        return FigureContext(self.analysis, self.selection, self.results, drawing, memory)
+        return FigureContext(
+            self.analysis, self.selection, self.store, memory=self.memory, drawing=drawing
+        )
 
     def options(self, **more: str) -> dict[str, str]:
         """Chosen options of figures, without empty ones."""
@@ -141,11 +103,26 @@ class View:
 
 
 def view_of(job_id: str, selection: Selection | None = None) -> View | None:
-    """A finished analysis, by default all of it; None while its tables are computed."""
+    """A finished analysis, by default all of it; None while it is fitted (which is shown)."""
     analysis = stored.open_analysis(job_id)
     chosen = analysis.select() if selection is None else selection
-    results = results_of(job_id, analysis, chosen)
-    return None if results is None else View(job_id, analysis, chosen, results)
+    store = stored.store()
+    memory = _memory(store, job_id, chosen)
+    view = View(analysis, chosen, store, memory=memory, job_id=job_id)
+    if not estimator_named(chosen.estimator).slow or FITS.find(view) is not None:
+        return view
+    st.info(
+        f"The estimator {chosen.estimator} takes about a second a layer. It is computed once; "
+        "after that every look is quick.",
+        icon=":material/hourglass:",
+    )
+    task = view.work("fits", chosen.to_dict())
+    if not task.folder.exists() and not view_only():
+        task.begin()
+    background.offer(
+        task, "Fit the metric models", "Fits every layer that is shown, in the background."
+    )
+    return None
 
 
 def lacks(job_id: str, analysis: Analysis, models: Sequence[str], what_for: str) -> bool:
@@ -191,10 +168,8 @@ def pair_of_layers(view: View) -> tuple[str, str]:
 
 def _first_look(view: View) -> tuple[str, str]:
     """The two layers that are looked at before any are chosen."""
-    memory = _memory(stored.store(), view.job_id, view.selection)
-    if "first look" not in memory:
-        memory["first look"] = view.analysis.most_alike(view.layers)
-    a, b = map(layer_name, memory["first look"])
+    pair = view.once("first look", lambda: view.analysis.most_alike(view.layers))
+    a, b = map(layer_name, pair)
     return a, b
 
 

@@ -21,8 +21,8 @@ from mlem_core.base.text import percent
 from mlem_core.base.typing import parse_layer
 from mlem_core.figures.canvas import canvas_data, compute_map, lacking_maps
 from mlem_core.figures.context import FigureContext
-from mlem_core.inference import pair_contributions as behind
 from mlem_core.inference.explanation_text import settled
+from mlem_core.inference.pair_contributions import PAIR_CONTRIBUTIONS
 from mlem_core.measures.decomposition import UNEXPLAINED, is_identity
 from mlem_core.report.canvas_files import script, style
 from mlem_core.tasks.followups import Followup
@@ -196,17 +196,15 @@ def _pairs(view: View) -> None:
         )
     sides, most = [parse_layer(a), parse_layer(b)], which == MOST
     models = sorted({model for model, _ in sides})
-    store, asked = stored.store(), (sides, view.selection.features, term)
+    both = view.reselect(layers=tuple(sides))
     # They have been looked up before, or came with the example.
     looked_up = "The pairs are looked up in the representations of "
-    kept = behind.STAGE.where(store, behind.key_of(view.analysis, *asked, most))
-    if kept is None and lacks(view.job_id, view.analysis, models, looked_up):
-        return
-    with st.spinner("Looking for the pairs of stimuli …"):
-        pairs = shown.once(
-            ("behind", *sides, term, most),
-            lambda: behind.pair_contributions(view.analysis, store, *asked, most=most),
-        )
+    pairs = PAIR_CONTRIBUTIONS.find(both, term=term, most=most)
+    if pairs is None:
+        if lacks(view.job_id, view.analysis, models, looked_up):
+            return
+        with st.spinner("Looking for the pairs of stimuli …"):
+            pairs = PAIR_CONTRIBUTIONS.get(both, term=term, most=most)
     if pairs.empty:
         st.caption("There are no such pairs.")
         return

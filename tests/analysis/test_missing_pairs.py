@@ -1,6 +1,7 @@
 """Distances that a file does not have for every two stimuli: those pairs are left out."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -12,12 +13,13 @@ from scipy.spatial.distance import pdist, squareform
 from scipy.stats import rankdata, spearmanr
 
 from mlem_core import AnalysisSpec, Store, from_frame, run
+from mlem_core.analysis.context import SelectionContext
 from mlem_core.analysis.files import load_analysis, save_analysis
-from mlem_core.analysis.similarities import compared
+from mlem_core.analysis.similarities import SIMILARITY
 from mlem_core.base.text import fraction
 from mlem_core.cli.commands import main
 from mlem_core.inference.explanation import explain, with_chance
-from mlem_core.inference.layer_intervals import layer_intervals
+from mlem_core.inference.layer_intervals import LAYER_INTERVALS
 from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.designs import places_of
 
@@ -77,9 +79,10 @@ def test_what_needs_all_pairs_says_so_and_the_rest_is_there(made):
     bounded = with_chance(why, analysis, store)
     assert bounded.notes == (*why.notes, analysis.lacks_pairs)
     assert bounded.terms.equals(why.terms)
-    for compute in (layer_intervals, lambda *given: compared(given[0], "cka", given[1])):
+    context = SelectionContext.from_analysis(analysis, store)
+    for compute in (LAYER_INTERVALS.get, partial(SIMILARITY.get, name="cka")):
         with refused(f"{GONE.sum()} pairs", "fill these in"):
-            compute(analysis, store)
+            compute(context)
 
 
 @for_each(("budget", "estimator"), (0, "ridge-rank"), (600, "ridge"), (0, "spearman"))

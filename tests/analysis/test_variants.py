@@ -17,11 +17,12 @@ from sklearn.preprocessing import StandardScaler
 
 from mlem_core import AnalysisSpec, Store, run
 from mlem_core.analysis import files, planning
+from mlem_core.analysis.context import SelectionContext
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.source import as_written
 from mlem_core.analysis.transforms import changed_units
 from mlem_core.extensions.decoding.computation import decoding
-from mlem_core.inference.layer_intervals import layer_intervals
+from mlem_core.inference.layer_intervals import LAYER_INTERVALS
 from mlem_core.inference.resample import below_ceiling
 from mlem_core.report.archive import write_archive
 from mlem_core.report.methods import methods_paragraph
@@ -270,7 +271,7 @@ def test_what_folds_choose_holds_for_a_selection_in_intervals_and_when_loaded(tm
         expected.append(named.scores["rho"][fold])
     np.testing.assert_allclose(few, expected, atol=1e-12)
     store, rho = Store(tmp_path / "store"), analysis.results().scores["rho"]
-    bounds = layer_intervals(analysis, store)
+    bounds = LAYER_INTERVALS.get(SelectionContext.from_analysis(analysis, store))
     assert bounds.scores[0, 0] == pytest.approx(rho.mean())
     assert bounds.scores_lower[0, 0] < rho.mean() < bounds.scores_upper[0, 0]
     (tmp_path / "kept").mkdir()

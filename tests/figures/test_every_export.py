@@ -18,7 +18,8 @@ from pypdf import PdfReader
 from pypdfium2.raw import FPDF_PAGEOBJ_TEXT
 
 from mlem_core import Store, compared, run, stimulus_map
-from mlem_core.extensions.decoding.stage import decode_layers
+from mlem_core.analysis.context import SelectionContext
+from mlem_core.extensions.decoding.stage import DECODING
 from mlem_core.extensions.erasure.stage import STAGE, Erasure, ErasureRequest
 from mlem_core.extensions.systems.halves import keep_halves
 from mlem_core.figures.export import as_file, as_files, one_browser
@@ -62,13 +63,13 @@ class Sources:
         rows = np.eye(9)[self.codes] if rows is None else rows
         return {k: rows * k + self.rng.standard_normal(rows.shape) for k in range(n)}
 
-    def shown(self, analysis, **drawing):
-        drawn = FigureOptions(**{"store": self.store, **drawing})
-        return FigureContext(analysis, analysis.select(), analysis.results(), drawn)
+    def shown(self, analysis, **options):
+        drawing = FigureOptions(options=options)
+        return FigureContext(analysis, analysis.select(), self.store, drawing=drawing)
 
     @cached_property
     def example(self):
-        return self.shown(examples.example(), store=Store(self.folder / "empty"))
+        return FigureContext.from_analysis(examples.example(), Store(self.folder / "empty"))
 
     @cached_property
     def erasure(self):
@@ -85,14 +86,14 @@ class Sources:
         key = ErasureRequest(of, "part_of_speech", where, (other,), None, "all").key
         STAGE.get(self.store, key, lambda: made)
         options = {"erased": "part_of_speech", "erased_at": "mini-gpt2:1", "other": "mini-mamba:3"}
-        return self.shown(of, options=options)
+        return self.shown(of, **options)
 
     @cached_property
     def values(self):
         layers = dict.fromkeys(MODELS, self.layers(2))
         spec = in_files(self.folder, self.table, layers, values=("part_of_speech",), **CHOSEN)
         small = run(spec, self.store)
-        decode_layers(small, self.store)
+        DECODING.get(SelectionContext.from_analysis(small, self.store))
         for name in SIMILARITIES:
             compared(small, name, self.store)
         for layer in small.layers:
@@ -125,7 +126,7 @@ class Sources:
 
     @cached_property
     def map_panels(self):
-        drawing = FigureOptions(store=self.store, options={"mapped": MODELS[0]})
+        drawing = FigureOptions(options={"mapped": MODELS[0]})
         return replace(self.values, drawing=drawing)
 
 

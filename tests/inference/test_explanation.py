@@ -11,9 +11,10 @@ from scipy.stats import spearmanr, t
 
 from mlem_core import explain, with_intervals
 from mlem_core.analysis import similarities
+from mlem_core.analysis.context import SelectionContext
 from mlem_core.cli.commands import main
 from mlem_core.inference.explanation import explanation_of, with_chance
-from mlem_core.inference.layer_intervals import chance_of_layers, layer_intervals
+from mlem_core.inference.layer_intervals import LAYER_CHANCE, LAYER_INTERVALS
 from mlem_core.inference.resample import standard_error
 from mlem_core.measures import contributions, decomposition
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
@@ -66,8 +67,8 @@ def test_the_interval_of_a_share_has_the_error_of_the_similarity(planted):
     shares = [done / total for done, total in told]
     assert shares == sorted(shares) and 0.7 < shares[-1] <= 1
     # As the intervals of all layers know it.
-    intervals = layer_intervals(planted.analysis, planted.store)
-    chance = chance_of_layers(planted.analysis, planted.store)
+    intervals = LAYER_INTERVALS.get(SelectionContext.from_analysis(planted.analysis, planted.store))
+    chance = LAYER_CHANCE.get(SelectionContext.from_analysis(planted.analysis, planted.store))
     known = explanation_of(why, intervals, chance.of_layers([0, 1]))
     ends = ["share_lower", "share_upper"]
     np.testing.assert_allclose(known.terms[ends], bounded.terms[ends], atol=0.01)

@@ -9,7 +9,7 @@ from helpers import explicit
 from helpers.inputs import finished, in_files
 from scipy.stats import norm, spearmanr, t
 
-from mlem_core.analysis.fit_cache import kept_fits
+from mlem_core.analysis.context import FITS, SelectionContext
 from mlem_core.inference.block_influence import (
     BlockSums,
     fit_scores_without,
@@ -27,7 +27,7 @@ from mlem_core.inference.intervals import (
     similarity_table,
     terms_and_whole,
 )
-from mlem_core.inference.layer_intervals import layer_intervals
+from mlem_core.inference.layer_intervals import LAYER_INTERVALS
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.resample import jackknife, standard_error
 from mlem_core.measures.decomposition import UNEXPLAINED
@@ -40,7 +40,7 @@ A, B, C = (("m", layer) for layer in range(3))
 
 @pytest.fixture(scope="module")
 def intervals(planted):
-    return layer_intervals(planted.analysis, planted.store)
+    return LAYER_INTERVALS.get(SelectionContext.from_analysis(planted.analysis, planted.store))
 
 
 def test_rsa_without_a_sentence_is_nearly_that_of_the_others(planted, intervals):
@@ -131,7 +131,7 @@ def test_similarities_have_intervals_and_tests(intervals):
 def test_other_features_and_estimators_have_intervals_too(planted, intervals, tmp_path):
     whole = planted.analysis
     selection = whole.select(["colour"], estimator="ridge-rank")
-    found = layer_intervals(whole, Store(tmp_path / "one"), selection)
+    found = LAYER_INTERVALS.get(SelectionContext(whole, selection, Store(tmp_path / "one")))
     assert found.columns == ("colour",) and found.estimator == "ridge-rank"
     np.testing.assert_allclose(found.values_without, intervals.values_without, atol=1e-6)
     assert terms_and_whole(found, A, B)[0]["term"].tolist() == ["colour", UNEXPLAINED]
@@ -140,7 +140,7 @@ def test_other_features_and_estimators_have_intervals_too(planted, intervals, tm
 def test_interactions_have_importances_of_their_own(planted, tmp_path):
     spec = replace(planted.spec, interactions=True)
     made = finished(tmp_path, spec, planted.layers)
-    found = layer_intervals(made.analysis, made.store)
+    found = LAYER_INTERVALS.get(SelectionContext.from_analysis(made.analysis, made.store))
     assert found.columns == ("colour", "size", "colour × size")
     assert found.scores.shape == (3, 4) and len(found.terms) == 3
 
@@ -148,10 +148,10 @@ def test_interactions_have_importances_of_their_own(planted, tmp_path):
 def test_weights_of_an_estimator_of_single_pairs_are_held(planted, tmp_path):
     whole, store = planted.analysis, planted.store
     selection = whole.select(estimator="spearman")
-    found = layer_intervals(whole, store, selection)
+    found = LAYER_INTERVALS.get(SelectionContext(whole, selection, store))
     assert (standard_error(found.scores_without)[:2, 1] > 0).all()
     pairs = LayerPairs.of(whole, whole.layers, store)
-    fits = kept_fits(whole, store, selection)
+    fits = FITS.get(SelectionContext(whole, selection, store))
     np.testing.assert_allclose(found.scores, fits.mean_scores, atol=1e-6)
     held = fit_scores_without(BlockSums.of(pairs), fits, pairs.statistics.n_pairs, None)
     np.testing.assert_allclose(found.scores_without, held, atol=1e-6)
@@ -160,7 +160,9 @@ def test_weights_of_an_estimator_of_single_pairs_are_held(planted, tmp_path):
 def test_of_many_stimuli_intervals_are_from_a_sample(planted, intervals, monkeypatch, tmp_path):
     """Half of the stimuli: errors are nearly those of all."""
     monkeypatch.setattr("mlem_core.inference.block_influence.PERMUTED", 80)
-    found = layer_intervals(planted.analysis, Store(tmp_path / "cache"))
+    found = LAYER_INTERVALS.get(
+        SelectionContext.from_analysis(planted.analysis, Store(tmp_path / "cache"))
+    )
     np.testing.assert_allclose(found.scores, intervals.scores, atol=1e-6)
     np.testing.assert_allclose(found.values, intervals.values, atol=1e-6)
     assert len(found.values_without) < 90
@@ -193,7 +195,7 @@ def of_words(tmp_path_factory):
     layers[2] = rng.standard_normal((n, 3))
     folder = tmp_path_factory.mktemp("words")
     made = finished(folder, in_files(folder, table, {"m": layers}), layers)
-    return made, layer_intervals(made.analysis, made.store)
+    return made, LAYER_INTERVALS.get(SelectionContext.from_analysis(made.analysis, made.store))
 
 
 def test_words_are_drawn_too_where_they_recur(of_words):
@@ -217,7 +219,7 @@ def test_words_are_drawn_too_where_they_recur(of_words):
 
 @pytest.mark.slow
 def test_the_agreement_of_the_measures_has_an_interval(systems):
-    intervals = layer_intervals(systems.analysis, systems.store)
+    intervals = LAYER_INTERVALS.get(SelectionContext.from_analysis(systems.analysis, systems.store))
     value, low, high = agreement_interval(intervals)
     assert value == pytest.approx(agreement(intervals.tau, intervals.values))
     assert -1 <= low <= value <= high <= 1

@@ -10,6 +10,7 @@ from helpers import explicit
 from helpers.inputs import in_files, layer_pairs, over_both, refused
 
 from mlem_core import RidgeMLEM, Store, from_frame, run
+from mlem_core.analysis.context import SelectionContext
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.captions import of_chance
 from mlem_core.inference import permutation_null as chance
@@ -17,11 +18,10 @@ from mlem_core.inference.explanation import best_known, explain
 from mlem_core.inference.importance_null import (
     IMPORTANCE_CHANCE,
     PermutedImportances,
-    importances_by_chance,
     permuted_pairs,
     score_above_chance,
 )
-from mlem_core.inference.layer_intervals import chance_of_layers, known_layer_chance
+from mlem_core.inference.layer_intervals import LAYER_CHANCE
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation_null import corrected_p, permutation_null
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
@@ -232,7 +232,8 @@ def test_contributions_to_all_layers_are_beyond_chance(tmp_path):
     columns = ["sentence", "word_index", "kind", "noise", "clause"]
     spec = in_files(tmp_path, stimuli.table[columns], {"m": dict(enumerate(layers))}, folds=5)
     analysis = run(spec, store)
-    found = chance_of_layers(analysis, store)
+    every = SelectionContext.from_analysis(analysis, store)
+    found = LAYER_CHANCE.get(every)
     split = decompose(analysis.pairs.moments)
     beyond = found.of_all(split)
     assert beyond.names == (*split.features, "word identity", "sentence identity", UNEXPLAINED)
@@ -245,14 +246,14 @@ def test_contributions_to_all_layers_are_beyond_chance(tmp_path):
     assert table[table["term"] == "word identity"]["value"].mean() > 0.001
     # Two of them alone, by the same permutations.
     both = [("m", 1), ("m", 4)]
-    kept = known_layer_chance(analysis, store, analysis.select(layers=both))
+    kept = LAYER_CHANCE.find(SelectionContext(analysis, analysis.select(layers=both), store))
     alone = chance.chance_at_level(LayerPairs.of(analysis, both, store), analysis.stimuli)
     n_drawn = 1 + int(alone.n_drawn.min())
     np.testing.assert_allclose(kept.draws[:n_drawn], alone.draws[:n_drawn], atol=1e-6)
     p = [kept.p[:, 0, 1], kept.beyond(split.pair(1, 4))["p"]]
     np.testing.assert_allclose(p[0], p[1][:3])
-    found = known_layer_chance(analysis, store, analysis.select())
-    why = best_known(explain(analysis, *both), analysis, analysis.select(), store, chance=found)
+    found = LAYER_CHANCE.find(every)
+    why = best_known(explain(analysis, *both), every, chance=found)
     pd.testing.assert_frame_equal(why.terms, found.of_layers([1, 4]).beyond(split.pair(1, 4)))
     assert why.sure["term"].tolist() == ["kind"]
 
@@ -290,8 +291,9 @@ def test_importances_by_chance_are_those_of_models_fitted_anew(tmp_path):
     made_up = {"m": dict(enumerate(layers))}
     store = Store(tmp_path / "store", overlays=())
     analysis = run(in_files(tmp_path, frame, made_up, folds=3), store)
-    found = importances_by_chance(analysis, store, analysis.select(), n_permutations=20)
-    assert analysis.kept(IMPORTANCE_CHANCE, store, permutations=20) is not None
+    every = SelectionContext.from_analysis(analysis, store)
+    found = IMPORTANCE_CHANCE.get(every, permutations=20)
+    assert IMPORTANCE_CHANCE.find(every, permutations=20) is not None
     results = analysis.results().importance.groupby(["layer", "feature"])["importance"].mean()
     own = found.set_index(["layer", "feature"])["importance"]
     np.testing.assert_allclose(own.sort_index(), results.sort_index(), atol=1e-9)
@@ -309,7 +311,7 @@ def test_importances_by_chance_are_those_of_models_fitted_anew(tmp_path):
     row = found[(found["layer"] == 1) & (found["feature"] == "noise")].iloc[0]
     assert row["unit"] == "word" and row["chance"] == pytest.approx(np.mean(drawn), abs=1e-6)
     with refused("at least 20"):
-        importances_by_chance(analysis, store, analysis.select(), n_permutations=3)
+        IMPORTANCE_CHANCE.get(every, permutations=3)
 
 
 @pytest.mark.parametrize("estimator", ["ridge-rank", "spearman"])

@@ -10,13 +10,14 @@ import pytest
 from helpers.inputs import in_files, probing, refused, words
 
 from mlem_core import Store, explain, run, with_intervals
+from mlem_core.analysis.context import SelectionContext
 from mlem_core.base.labels import Names
 from mlem_core.cli.summary import summarize
 from mlem_core.figures.plots import FIGURES, FigureContext, FigureOptions, draw
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.similarity import similarity_matrices
 from mlem_core.figures.why import waterfall
-from mlem_core.inference.layer_intervals import layer_intervals
+from mlem_core.inference.layer_intervals import LAYER_INTERVALS
 from mlem_core.report.chosen import Chosen
 from mlem_core.report.formats import table as latex_table
 from mlem_core.report.methods import methods_paragraph
@@ -33,29 +34,29 @@ def kept(example, figure, **more):
 
 @pytest.mark.slow
 def test_it_is_drawn_again_as_it_was_with_what_was_selected(example, tmp_path):
-    drawing = FigureOptions(store=Store(tmp_path))
+    context = FigureContext.from_analysis(example, Store(tmp_path))
     for figure in ("why", "audit"):
         chosen = Chosen(figure, examples.ID, example.select(), PAIR)
-        first = chosen.drawn(example, example.results(), drawing)
-        again = kept(example, figure).drawn(example, example.results(), drawing)
+        first = chosen.drawn(context)
+        again = kept(example, figure).drawn(context)
         assert again.figure == first.figure and again.caption == first.caption
         pd.testing.assert_frame_equal(again.data, first.data)
     selection = example.select(["tense", "number"], [("minilm", 3), ("smollm2", 6)])
     chosen = Chosen("why", examples.ID, selection, (("smollm2", 6), ("minilm", 3)))
     assert Chosen.from_dict(chosen.to_dict()) == chosen
-    made = chosen.drawn(example, example.results_of(selection), drawing)
+    made = chosen.drawn(context)
     assert set(made.data["term"]) == {"tense", "number", "unexplained"}
     assert made.title == "Why smollm2 layer 6 and minilm layer 3 are similar"
     colored = kept(example, "two_layers", options={"color": "tense"})
-    made = colored.drawn(example, example.results(), drawing)
+    made = colored.drawn(context)
     assert "coloured by tense" in made.caption
 
 
 def test_words_and_names_are_the_users(example, tmp_path):
     names = Names({"part_of_speech": "word class"}, {"mini-gpt2": "GPT-2", "smollm2": "Smol"})
-    drawing = FigureOptions(store=Store(tmp_path), names=names)
-    chosen, results = kept(example, "compare"), example.results()
-    made = chosen.drawn(example, results, drawing)
+    drawing, chosen = FigureOptions(names=names), kept(example, "compare")
+    context = replace(FigureContext.from_analysis(example, Store(tmp_path)), drawing=drawing)
+    made = chosen.drawn(context)
     assert made.title == "Importances in GPT-2 layer 6 and mini-mamba layer 11"
     assert "word class" in {trace.name for trace in made.figure.data}
     assert list(made.printed.columns) == ["feature", "GPT-2:6", "mini-mamba:11"]
@@ -63,7 +64,7 @@ def test_words_and_names_are_the_users(example, tmp_path):
     # What a program reads keeps the identifiers.
     assert "part_of_speech" in set(made.data["feature"])
     own = chosen.worded("title", " My\n title ").worded("caption", "My caption.")
-    made = own.drawn(example, results, drawing)
+    made = own.drawn(context)
     assert (made.title, made.caption) == ("My title", "My caption.")
     assert own.worded("title", "").worded("caption", "") == chosen
 
@@ -71,10 +72,10 @@ def test_words_and_names_are_the_users(example, tmp_path):
 def test_what_cannot_be_drawn_says_why(example, tmp_path):
     chosen = kept(example, "two_layers")
     with refused("two layers"):
-        chosen.drawn(example, example.results(), FigureOptions())
+        chosen.drawn(FigureContext.from_analysis(example))
     gone = replace(chosen, selection=replace(chosen.selection, features=("mood",)))
     with refused("'mood'"):
-        gone.drawn(example, example.results(), FigureOptions(store=Store(tmp_path)))
+        gone.drawn(FigureContext.from_analysis(example, Store(tmp_path)))
     for broken in ({}, {**chosen.to_dict(), "selection": 3}, {**chosen.to_dict(), "pair": [1]}):
         with refused("report"):
             Chosen.from_dict(broken)
@@ -98,8 +99,8 @@ def test_no_identifier_is_left_in_words(tmp_path):
     more = {"folds": 3, "values": features[:1], "features": features}
     spec = in_files(tmp_path, table, {"model_a1": layers, "model_b2": layers}, **more)
     analysis = run(spec, store)
-    drawing = FigureOptions(store=store, names=names)
-    shown = FigureContext(analysis, analysis.select(), analysis.results(), drawing)
+    drawing = FigureOptions(names=names)
+    shown = FigureContext(analysis, analysis.select(), store, drawing=drawing)
     made = {name: draw(name, shown) for name in FIGURES}
     made = {name: one for name, one in made.items() if one is not None}
     assert {"profiles", "values_matrices", "two_layers", "why"} <= set(made)
@@ -150,7 +151,7 @@ def test_three_lines_name_the_planted_truth(systems):
     alike, shared, matters = summarize(analysis, results)
     assert "--bootstrap" in shared and "position" not in shared
     sure = partial(with_intervals, analysis=analysis, store=store)
-    for bounds in (None, layer_intervals(analysis, store)):
+    for bounds in (None, LAYER_INTERVALS.get(SelectionContext.from_analysis(analysis, store))):
         alike, shared, matters = summarize(analysis, results, bounds, sure=bounds and sure)
         assert all(fact in alike for fact in ("9 pairs", "one layer 2", "two layer 2", rsa))
         assert all(fact in matters for fact in ("position", f"{mean:.2f}"[1:], "6 layers"))
@@ -165,7 +166,7 @@ def test_noise_gets_no_headline(tmp_path):
     layers = {a: {n: rng.standard_normal((len(table), 6)) for n in range(2)} for a in "ab"}
     store = Store(tmp_path / "store")
     analysis = run(in_files(tmp_path, table, layers, folds=3), store)
-    for bounds in (None, layer_intervals(analysis, store)):
+    for bounds in (None, LAYER_INTERVALS.get(SelectionContext.from_analysis(analysis, store))):
         alike, shared, matters = summarize(analysis, analysis.results(), bounds)
         assert "ardly" in alike and "4 pairs" in alike
         assert not any(name in shared + matters for name in ("noun", "length"))

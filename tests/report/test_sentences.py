@@ -10,7 +10,7 @@ import pytest
 from helpers.inputs import for_each, in_files, noise, probing
 
 from mlem_core import Store, run
-from mlem_core.analysis.fit_cache import fitted_results
+from mlem_core.analysis.context import FITS, SelectionContext
 from mlem_core.extensions.stimulus_maps.figures import map_caption
 from mlem_core.figures import captions
 from mlem_core.figures.captions import FLAGGED, FOLDS, computed_on
@@ -184,7 +184,9 @@ def test_the_paragraph_states_the_numbers_of_the_run(analysis):
 
 def test_it_speaks_of_what_is_shown(analysis, store):
     of = analysis.select(["tense_100%"], [("minilm", 3)], "spearman", False)
-    text = methods_paragraph(analysis, fitted_results(analysis, store, of), of)
+    context = SelectionContext(analysis, of, store)
+    FITS.get(context)
+    text = methods_paragraph(analysis, context.results, of)
     assert "1 feature: tense 100% (categorical)" in text and "layer 3)" in text
     assert "brain" not in text.replace("brain layer", "") and "weighted Kendall" not in text
     assert "α" not in text and "ρ_a" in text

@@ -23,7 +23,7 @@ from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.pairs import ranks
 from mlem_core.storage import digests
 from mlem_core.storage.digests import Digested, Watched
-from mlem_core.storage.store import Packed, Stage
+from mlem_core.storage.store import EntryKind, Packed
 
 
 def write(text):
@@ -114,7 +114,7 @@ def test_a_result_is_kept_by_the_types_of_its_fields(tmp_path):
     columns = {"text": ["NA", "", "1"], "x": [0.1, np.nan, 3], "n": [1, 2, 3], "own": [1 > 2] * 3}
     part = Part(np.array([[1, 0.5], [0.5, 1]]), 3)
     result = Result(pd.DataFrame(columns), (("a", 0),), part)
-    found = Stage("stage", 1, Result).get(Store(tmp_path), {"a": 1}, lambda: result)
+    found = EntryKind("stage", 1, Result).get(Store(tmp_path), {"a": 1}, lambda: result)
     pd.testing.assert_frame_equal(found.table, result.table)
     np.testing.assert_array_equal(found.part.square, part.square)
     assert (found.layers, found.part.n, found.gone) == (result.layers, 3, None)

@@ -16,6 +16,7 @@ from helpers import tiny
 from helpers.inputs import for_each, in_files, noise, probing, refused, words
 from helpers.waiting import wait
 
+from mlem_core.analysis.context import SelectionContext
 from mlem_core.analysis.layer_sources import representations_of
 from mlem_core.analysis.run import run
 from mlem_core.analysis.source import StimulusSource
@@ -24,9 +25,9 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.files import write_json
 from mlem_core.base.typing import Progress
 from mlem_core.extensions.decoding.computation import decoding
-from mlem_core.extensions.decoding.stage import cached_decoding
-from mlem_core.inference import layer_intervals
+from mlem_core.extensions.decoding.stage import DECODING
 from mlem_core.inference.explanation import best_known, explain
+from mlem_core.inference.layer_intervals import LAYER_INTERVALS
 from mlem_core.stimuli.datasets import SETS
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples, followups, processes, runner
@@ -256,7 +257,7 @@ def test_a_follow_up_keeps_what_its_function_makes(job, kept):
     analysis = job.analysis()
     rows = {("brain", 1): np.asarray(representations_of(analysis, "brain", kept)[1])}
     expected = decoding(analysis.stimuli, rows, analysis.folds).table
-    decoded = cached_decoding(analysis, kept, [("brain", 1)])
+    decoded = DECODING.find(SelectionContext(analysis, analysis.select(layers="brain:1"), kept))
     pd.testing.assert_frame_equal(decoded.table, expected)
     again = followups.followup_of("baseline", job.id, options, kept)
     assert again == task and again.status().state == "done"
@@ -277,7 +278,7 @@ def test_what_cannot_be_done_is_one_sentence(job, kept):
         followups.followup_of("baseline", of, {"layers": []}, kept).begin()
         for of in (job.id, "0" * 16)
     )
-    for one, said in ((task, "decoding needs"), (gone, "no longer in the store")):
+    for one, said in ((task, "no layer is left"), (gone, "no longer in the store")):
         message = wait(one, "failed").message
         assert said in message and "Traceback" not in message and "\n" not in message
     with refused("baseline"):
@@ -312,15 +313,15 @@ def test_intervals_of_two_layers_are_found_with_any_estimator(job, kept, tmp_pat
     followups.work("error-bars", analysis, options, kept, tmp_path, lambda _: None)
     for fitted in ({}, {"estimator": "ridge-rank", "interactions": True}):
         why, chosen = explain(analysis, a, b, ["tense", "number"]), analysis.select(**fitted)
-        made = best_known(why, analysis, chosen, kept)
+        made = best_known(why, SelectionContext(analysis, chosen, kept))
         assert {"lower", "upper"} <= {*made.terms}
     # Those of all layers are found where they are looked for.
     asked = FITTED | {"features": ["tense"]}
     options = {**asked, "layers": [list(layer) for layer in analysis.layers]}
     followups.work("all-error-bars", analysis, options, kept, tmp_path, lambda _: None)
-    assert layer_intervals.known_intervals(analysis, kept, analysis.select(**asked)).columns == (
-        "tense",
-    )
+    assert LAYER_INTERVALS.find(
+        SelectionContext(analysis, analysis.select(**asked), kept)
+    ).columns == ("tense",)
 
 
 def test_several_files_are_a_folder_that_is_read_as_one_treebank(store):

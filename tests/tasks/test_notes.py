@@ -16,14 +16,15 @@ from helpers.repository import ROOT
 from helpers.waiting import wait
 
 from mlem_core import Store, explain, run, stimulus_map
+from mlem_core.analysis.context import SelectionContext
 from mlem_core.analysis.planning import CHOSEN, Choice, fold_choices
 from mlem_core.base.text import fraction
 from mlem_core.extensions.audit import stage as audit
 from mlem_core.extensions.audit.flags import SAYS
-from mlem_core.inference import layer_intervals
 from mlem_core.inference.explanation import best_known
 from mlem_core.inference.intervals import terms_and_whole
-from mlem_core.inference.pair_contributions import STAGE, key_of, pair_contributions
+from mlem_core.inference.layer_intervals import LAYER_CHANCE, LAYER_INTERVALS
+from mlem_core.inference.pair_contributions import PAIR_CONTRIBUTIONS
 from mlem_core.inference.resample import HARDLY
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.pairs.columns import AUTO
@@ -222,34 +223,35 @@ def test_it_is_a_job_of_every_store_and_what_its_constants_say(example, tmp_path
 def test_its_intervals_and_audit_are_there_on_a_machine_that_ran_nothing(example, tmp_path):
     store = Store(tmp_path)
     intervals, found = (
-        layer_intervals.known_intervals(example, store),
-        example.kept(audit.STAGE, store),
+        LAYER_INTERVALS.find(SelectionContext.from_analysis(example, store)),
+        audit.AUDIT.find(SelectionContext.from_analysis(example, store)),
     )
     assert intervals.layers == tuple(example.layers) and not found.notices
     assert list(zip(found.layers["model"], found.layers["layer"], strict=True)) == example.layers
     assert set(found.changes["variant"]) == set(SAYS)
     np.testing.assert_allclose(intervals.values, example.rsa, atol=1e-4)
-    pair, features = example.most_alike(), example.select().features
+    pair = example.most_alike()
     why = explain(example, *pair)
     terms, whole = terms_and_whole(intervals, *pair)
     np.testing.assert_allclose(terms["value"], why.terms["value"], atol=1e-4)
     np.testing.assert_allclose(whole["value"], why.whole["value"], atol=1e-4)
     assert whole["lower"].iloc[0] > HARDLY
     np.testing.assert_allclose(intervals.tau, example.results().similarity_profiles, atol=1e-3)
-    for term in (*features, UNEXPLAINED):
-        assert STAGE.where(store, key_of(example, pair, features, term, True)) is not None
-    (first,) = (
-        pair_contributions(example, store, pair, features, UNEXPLAINED).head(1).to_dict("records")
-    )
+    both = SelectionContext.from_analysis(example, store).reselect(layers=pair)
+    by_term = {
+        term: PAIR_CONTRIBUTIONS.find(both, term=term, most=True)
+        for term in (*both.selection.features, UNEXPLAINED)
+    }
+    assert all(table is not None for table in by_term.values())
+    (first,) = by_term[UNEXPLAINED].head(1).to_dict("records")
     assert 0 < first["contribution"] < 1e-4
     assert first["first_text"] == example.stimuli.words[first["first"]]
     for model, layer in example.layers:
         points = stimulus_map(example, model, layer, store)
         assert len(points) == 1000 and np.isfinite(points).all(axis=None)
     # Other features are another analysis: nothing is said of them.
-    assert (
-        layer_intervals.known_intervals(example, store, example.select(["tense", "number"])) is None
-    )
+    others = example.select(["tense", "number"])
+    assert LAYER_INTERVALS.find(SelectionContext(example, others, store)) is None
 
 
 @pytest.mark.slow
@@ -293,10 +295,9 @@ def test_the_readme_has_the_numbers_of_the_example(example, tmp_path):
         r"^- \*\*Why two layers are similar.*?(?=^- )", README.read_text("utf-8"), re.M | re.S
     )
     text, pair = " ".join(part.split()), (("mini-gpt2", 6), ("mini-mamba", 11))
-    store, selection = Store(tmp_path), example.select()
-    intervals = layer_intervals.known_intervals(example, store)
-    chance = layer_intervals.known_layer_chance(example, store, selection)
-    why = best_known(explain(example, *pair), example, selection, store, intervals, chance)
+    context = SelectionContext.from_analysis(example, Store(tmp_path))
+    intervals, chance = LAYER_INTERVALS.find(context), LAYER_CHANCE.find(context)
+    why = best_known(explain(example, *pair), context, intervals, chance)
     low, high = why.whole.loc[0, ["lower", "upper"]]
     assert f"RSA of {fraction(why.value)} (95 % CI {fraction(low)} to {fraction(high)}," in text
     # The shares of the sentence, with their intervals, in its order; they add up to 100 %.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from mlem_core.analysis.context import SelectionContext
 from mlem_core.analysis.results import write_tables
 from mlem_core.analysis.run import run
 from mlem_core.base.parallel import Bars
@@ -22,7 +23,7 @@ from mlem_core.cli.streams import (
     tell,
 )
 from mlem_core.extensions.audit.flags import audit_tables, summary
-from mlem_core.extensions.audit.stage import audit
+from mlem_core.extensions.audit.stage import AUDIT
 from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.storage.store import Store
 
@@ -40,7 +41,8 @@ def audit_layers(options: argparse.Namespace) -> None:
     store = Store()
     with Bars() as bars:
         analysis = run(checked_spec(options), store, bars.show)
-        result = audit(analysis, store, bars.show, options.similarity)
+        context = SelectionContext.from_analysis(analysis, store, bars.show)
+        result = AUDIT.get(context.reselect(similarity=options.similarity))
     complain(*new_notices(analysis), *result.notices)
     left = write_tables(options.out, audit_tables(result), analysis.manifest, "audit")
     complain(*left_beside(options.out, left))

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from mlem_core.analysis.flags import marked
 from mlem_core.base.typing import FloatArray, Layer, layer_name, parse_layer
 from mlem_core.extensions.audit.flags import CONTROL, SAYS
-from mlem_core.extensions.audit.stage import flags_of, known_audit
+from mlem_core.extensions.audit.stage import AUDIT, flags_of
 from mlem_core.figures.captions import computed_on
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.matrix import grid
@@ -166,7 +166,7 @@ def _flag_dots(
 
 
 def _line(context: FigureContext) -> str:
-    known = known_audit(context)
+    known = AUDIT.find(context)
     line = "The size of each possible artefact per layer, from 0 to 1; a dot: a conclusion changes."
     return line if known is None else " ".join((line, *known.notices))
 
@@ -178,7 +178,7 @@ def _line(context: FigureContext) -> str:
 )
 def draw_audit(context: FigureContext) -> RenderedFigure | None:
     """Figure of the size of each possible artefact; None where there is no audit."""
-    audit, flagged, analysis = known_audit(context), flags_of(context), context.analysis
+    audit, flagged, analysis = AUDIT.find(context), flags_of(context), context.analysis
     if audit is None or flagged is None:
         return None
     on = computed_on(len(analysis.stimuli), analysis.pairs.n_pairs)

@@ -19,6 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.context import SelectionContext, Stage
 from mlem_core.analysis.layer_sources import representations_of
 from mlem_core.analysis.run import run
 from mlem_core.analysis.similarities import LayerSimilarity, compared
@@ -42,12 +43,11 @@ from mlem_core.measures.similarity import pairs_of_layers, weighted_tau
 from mlem_core.pairs.designs import PairDesign, resampled_part, row_slices
 from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
 from mlem_core.pairs.ranks import pair_ranks
-from mlem_core.pairs.similarities import RSA, SIMILARITIES
+from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.representations.registry import base_name
-from mlem_core.storage.store import Stage, Store
+from mlem_core.storage.store import Store
 from mlem_core.tasks.followups import JobType
 
-STAGE = Stage("audit", 4, Audit)
 CHANGES = (
     *("model", "layer", "variant", "tau", "top", "top_before", "less", "more", "lead"),
     *("rho", "rho_before", "same", "{}_change", "{}_with"),
@@ -58,30 +58,25 @@ PAIRS = (
 )
 
 
-def audit(
-    analysis: Analysis, store: Store, progress: Report | None = None, similarity: str = RSA
-) -> Audit:
-    """Audit every layer of an analysis; kept in the store, as are all its variants.
+def compute_audit(context: SelectionContext) -> Audit:
+    """Audit of every layer of an analysis, by the similarity of the selection.
+
+    All its variants are kept in the store too.
 
     Raises InputError: the representations are no longer in the store; layers that cannot be
     compared so.
-
-    Parameters
-    ----------
-    analysis : finished; its representations are in the store
-    progress : called as the work goes on; what it raises stops the work
-    similarity : what two layers are compared by, of `mlem_core.pairs.similarities.SIMILARITIES`
     """
-    return STAGE.get(
-        store,
-        analysis.key(**_of_similarity(similarity)),
-        lambda: _audit(analysis, store, progress or (lambda _: None), similarity),
-    )
+    similarity = context.selection.similarity
+    return _audit(context.analysis, context.required_store, context.report, similarity)
 
 
-def _of_similarity(similarity: str) -> dict[str, Any]:
-    """Similarity in the key of an audit; RSA is not named."""
-    return {} if similarity == RSA else {"similarity": similarity}
+def _audit_key(context: SelectionContext) -> dict[str, Any]:
+    """An audit is of all features and layers."""
+    analysis = context.analysis
+    return analysis.key(analysis.select(similarity=context.selection.similarity))
+
+
+AUDIT = Stage[Audit]("audit", 4, Audit, compute_audit, key=_audit_key)
 
 
 def _audit(analysis: Analysis, store: Store, report: Report, similarity: str) -> Audit:
@@ -386,14 +381,9 @@ def _correlation(
     return float(ranks @ after / scale) if scale > 0 else float("nan")
 
 
-def known_audit(context: FigureContext) -> Audit | None:
-    """The audit of an analysis, where it has been made."""
-    return context.find(STAGE, context.analysis.select())
-
-
 def flags_of(context: FigureContext) -> pd.DataFrame | None:
     """Flags of the audit in the names of a context, where it has been made."""
-    known = known_audit(context)
+    known = AUDIT.find(context)
     if known is None:
         return None
     key = ("audit flags", repr(context.names))
@@ -403,12 +393,12 @@ def flags_of(context: FigureContext) -> pd.DataFrame | None:
 def check_of(context: FigureContext) -> Check:
     """Audit checks of the two layers of a context."""
     pair = context.why.layers
-    return context.once(("audit check", pair), lambda: check(known_audit(context), *pair))
+    return context.once(("audit check", pair), lambda: check(AUDIT.find(context), *pair))
 
 
 def sentences(context: FigureContext) -> list[str]:
     """The audit in a few sentences."""
-    known = known_audit(context)
+    known = AUDIT.find(context)
     if known is None:
         return []
     key = ("audit in words", repr(context.names))
@@ -417,7 +407,7 @@ def sentences(context: FigureContext) -> list[str]:
 
 def tables(context: FigureContext) -> dict[str, tuple[pd.DataFrame, str, str]]:
     """Tables of the audit, each with its title and caption."""
-    known, flagged = known_audit(context), flags_of(context)
+    known, flagged = AUDIT.find(context), flags_of(context)
     if known is None or flagged is None:
         return {}
     return {
@@ -442,11 +432,9 @@ def audit_example(
     analysis: Analysis, pair: tuple[Layer, Layer], store: Store, report: Report
 ) -> list[Path | None]:
     """Entry of the store with the audit of the example."""
-    audit(analysis, store, report)
-    return [STAGE.where(store, analysis.key())]
+    context = SelectionContext.from_analysis(analysis, store, report)
+    AUDIT.get(context)
+    return [AUDIT.folder(context)]
 
 
-JOB = JobType(
-    lambda job: audit(job.analysis, job.store, job.report),
-    lambda job: list(job.analysis.manifest["models"]),
-)
+JOB = JobType(lambda context, options: AUDIT.get(context))

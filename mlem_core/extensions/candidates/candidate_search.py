@@ -13,12 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.analysis.analysis import Analysis, Selection
+from mlem_core.analysis.context import SelectionContext, Stage, no_report
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import fraction, listed, many, percent, sentence_case
 from mlem_core.base.typing import FloatArray, IntArray, Layers, Report, counting
@@ -40,7 +42,7 @@ from mlem_core.stimuli.stimulus_set import (
     group_name,
     neighbouring_words,
 )
-from mlem_core.storage.store import Stage, Store
+from mlem_core.storage.store import Store
 
 # Units that recur, at least: of fewer nothing is said.
 FEWEST = 20
@@ -249,9 +251,6 @@ def _interval(row: pd.Series, name: str) -> str:
     return f"{fraction(row[name])} (95 % CI {low} to {high})"
 
 
-STAGE = Stage("what-else", 3, CandidateSearch)
-
-
 def explain_rest(
     analysis: Analysis,
     layers: Layers,
@@ -284,33 +283,47 @@ def explain_rest(
     >>> explain_rest(analysis, "m:0,m:1", store, n_permutations=20).table.columns[0]
     'candidate'
     """
-    check_permutations(n_permutations)
-    chosen = analysis.select(features, layers)
-    if len(chosen.layers) > 2:
-        raise InputError(f"found {len(chosen.layers)} layers; expected one or two.")
-
-    def make() -> CandidateSearch:
-        pairs = LayerPairs.of(analysis, chosen.layers, store, chosen.features)
-        own = pairs.stimuli_of(analysis.stimuli).select(list(chosen.features))
-        there, left_out = model_candidates(analysis, own, pairs, store)
-        asked, missing = [*stimulus_candidates(own), *there], analysis.spec.missing
-        rest = score_candidates(pairs, own, asked, missing, n_permutations, report)
-        gone = pd.DataFrame(left_out, columns=rest.left_out.columns)
-        return replace(rest, left_out=pd.concat((rest.left_out, gone), ignore_index=True))
-
-    return STAGE.get(store, search_key(analysis, chosen, n_permutations), make)
+    context = SelectionContext(
+        analysis, analysis.select(features, layers), store, report or no_report
+    )
+    return CANDIDATES.get(context, permutations=n_permutations)
 
 
-def search_key(
-    analysis: Analysis, chosen: Selection, n_permutations: int = LABELLINGS
-) -> dict[str, object]:
-    """Key of what else explains the layers of a selection, in the store."""
-    return analysis.key(without_metric(chosen), permutations=n_permutations)
+def compute_candidates(
+    context: SelectionContext, permutations: int = LABELLINGS
+) -> CandidateSearch:
+    """What else explains the layers of a selection; raises as `explain_rest`."""
+    check_permutations(permutations)
+    analysis, store = context.analysis, context.required_store
+    # In the order of the analysis, whichever of the two is looked at first.
+    selection = analysis.select(context.selection.features, context.selection.layers)
+    if len(selection.layers) > 2:
+        raise InputError(f"found {len(selection.layers)} layers; expected one or two.")
+    pairs = LayerPairs.of(analysis, selection.layers, store, selection.features)
+    stimuli = pairs.stimuli_of(analysis.stimuli).select(list(selection.features))
+    from_models, left_out = model_candidates(analysis, stimuli, pairs, store)
+    search = score_candidates(
+        pairs,
+        stimuli,
+        [*stimulus_candidates(stimuli), *from_models],
+        analysis.spec.missing,
+        permutations,
+        context.report,
+    )
+    gone = pd.DataFrame(left_out, columns=search.left_out.columns)
+    return replace(search, left_out=pd.concat((search.left_out, gone), ignore_index=True))
 
 
-def without_metric(chosen: Selection) -> Selection:
-    """The features and layers of a selection, in any order: the metric model has no part in it."""
-    return Selection(chosen.features, tuple(sorted(chosen.layers)), "", False)
+def _candidates_key(context: SelectionContext, permutations: int = LABELLINGS) -> dict[str, Any]:
+    """Features and layers, in any order: the metric model has no part in it."""
+    features, layers = context.selection.features, context.selection.layers
+    without_metric = Selection(features, tuple(sorted(layers)), "", False)
+    return context.analysis.key(without_metric, permutations=permutations)
+
+
+CANDIDATES = Stage[CandidateSearch](
+    "what-else", 3, CandidateSearch, compute_candidates, key=_candidates_key
+)
 
 
 def score_candidates(

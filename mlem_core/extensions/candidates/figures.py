@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlem_core.extensions.candidates.stage import known_search
+from mlem_core.extensions.candidates.stage import pair_search
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.style import interval_bars
 from mlem_core.pairs.resampling_units import Units
@@ -12,7 +12,7 @@ MOST = 12
 
 
 def _line(context: FigureContext) -> str:
-    search = known_search(context)
+    search = pair_search(context)
     line = "Gains in RSA beyond the features, with 95 % CI; faint where this includes 0."
     return line if search is None else " ".join((line, *search.notes))
 
@@ -24,7 +24,7 @@ def _line(context: FigureContext) -> str:
 )
 def draw_what_else(context: FigureContext) -> RenderedFigure | None:
     """Bar chart of the gains of the candidates; None where they are not known."""
-    search = known_search(context)
+    search = pair_search(context)
     if search is None or search.table.empty:
         return None
     # Distances in other layers would dwarf what can be a feature; the table has them.

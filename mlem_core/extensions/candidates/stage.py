@@ -6,45 +6,41 @@ from dataclasses import replace
 from pathlib import Path
 
 from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.context import SelectionContext
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.typing import Layer, Report
 from mlem_core.extensions.candidates.candidate_search import (
-    LABELLINGS,
-    STAGE,
+    CANDIDATES,
     CandidateSearch,
-    explain_rest,
-    search_key,
-    without_metric,
 )
 from mlem_core.figures.context import FigureContext
 from mlem_core.stimuli.candidates import find_added
 from mlem_core.storage.store import Store
-from mlem_core.tasks.followups import JobInput, JobType
+from mlem_core.tasks.followups import JobType
 
 
-def known_search(context: FigureContext) -> CandidateSearch | None:
+def pair_search(context: FigureContext) -> CandidateSearch | None:
     """What else explains the two layers of a context, where it has been computed."""
     if not context.several:
         return None
-    selection = without_metric(replace(context.selection, layers=context.pair))
-    return context.find(STAGE, selection, permutations=LABELLINGS)
+    return CANDIDATES.find(context.reselect(layers=context.pair))
 
 
 def sentences(context: FigureContext) -> list[str]:
     """What was found, in sentences."""
-    search = known_search(context)
+    search = pair_search(context)
     return [] if search is None else list(search.sentences)
 
 
 def remark(context: FigureContext) -> str:
     """Sentence on the best candidate; empty where none is known, or of another similarity."""
-    search = known_search(context) if context.why.similarity.of_ranks else None
+    search = pair_search(context) if context.why.similarity.of_ranks else None
     return search.best if search else ""
 
 
 def runs_with_candidates(context: FigureContext) -> dict[str, AnalysisSpec]:
     """The analysis with each candidate beyond chance that can be a feature, by a button's label."""
-    search, spec = known_search(context), context.analysis.spec
+    search, spec = pair_search(context), context.analysis.spec
     if search is None:
         return {}
     labels = dict(zip(search.columns["candidate"], search.columns["label"], strict=True))
@@ -60,13 +56,9 @@ def search_for_example(
     analysis: Analysis, pair: tuple[Layer, Layer], store: Store, report: Report
 ) -> list[Path | None]:
     """Entries of the store with what else explains two layers of the example."""
-    explain_rest(analysis, pair, store, report=report)
-    return [STAGE.where(store, search_key(analysis, analysis.select(layers=pair)))]
+    context = SelectionContext.from_analysis(analysis, store, report).reselect(layers=pair)
+    CANDIDATES.get(context)
+    return [CANDIDATES.folder(context)]
 
 
-def _search(job: JobInput) -> None:
-    pair, features = job.layers("a", "b"), list(job.options["features"])
-    explain_rest(job.analysis, pair, job.store, features, report=job.report)
-
-
-JOB = JobType(_search, lambda job: [model for model, _ in job.layers("a", "b")])
+JOB = JobType(lambda context, options: CANDIDATES.get(context))

@@ -25,7 +25,7 @@ from mlem_core.pairs.statistics import ComparedPairs, LayerPass, pass_over_layer
 from mlem_core.representations.extraction import ExtractionOptions
 from mlem_core.representations.layers import Representations, from_model, kept_states
 from mlem_core.stimuli.stimulus_set import StimulusSet
-from mlem_core.storage.store import Stage, Store
+from mlem_core.storage.store import EntryKind, Store
 
 NOT_SHARED = (
     "a worker put its result where this process does not see it; name a folder in MLEM_CACHE that "
@@ -33,7 +33,7 @@ NOT_SHARED = (
 )
 # The result of a layer is an entry, so that a run that was broken off goes on from the layers that
 # are done; the entries go when the statistics of all layers are kept.
-LAYERS = Stage("layer-pass", 2, LayerPass)
+LAYERS = EntryKind("layer-pass", 2, LayerPass)
 
 
 def extract_models(

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from mlem_core.extensions.decoding.computation import Decoding
-from mlem_core.extensions.decoding.stage import cached_decoding
+from mlem_core.extensions.decoding.stage import DECODING
 from mlem_core.figures.captions import FOLDS, computed_on
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.profiles import profiles
 
 
-def _cached(context: FigureContext) -> Decoding | None:
-    store = context.drawing.store
-    if store is None:
-        return None
-    return cached_decoding(context.analysis, store, context.selection.layers)
-
-
 def _line(context: FigureContext) -> str:
-    decoded = _cached(context)
+    decoded = DECODING.find(context)
     notices = () if decoded is None else decoded.notices
     return " ".join(("How well each feature can be decoded from the same layers.", *notices))
 
@@ -29,7 +21,7 @@ def _line(context: FigureContext) -> str:
 )
 def draw_decoding(context: FigureContext) -> RenderedFigure | None:
     """Figure S10 of Jalouzot et al. (2024); None where it has not been computed."""
-    decoded = _cached(context)
+    decoded = DECODING.find(context)
     if decoded is None:
         return None
     table = decoded.table

@@ -3,80 +3,75 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.context import SelectionContext, Stage
 from mlem_core.analysis.layer_sources import representations_of
 from mlem_core.base.errors import InputError
-from mlem_core.base.typing import Counted, Layer, counted, counting
 from mlem_core.extensions.decoding.computation import Decoding, decoding
 from mlem_core.pairs.distances import PRECOMPUTED
 from mlem_core.report.analysis_tables import ComputedTables, TableInput
-from mlem_core.representations.layers import Representations
-from mlem_core.storage.store import Stage, Store
-from mlem_core.tasks.followups import JobInput, JobType
-
-STAGE = Stage("baseline", 2, Decoding)
+from mlem_core.storage.store import Store
+from mlem_core.tasks.followups import JobType
 
 
-def decode_layers(
-    analysis: Analysis,
-    store: Store,
-    layers: Sequence[Layer] | None = None,
-    progress: Counted | None = None,
-) -> Decoding:
-    """Decoding on the stimuli, features and folds of an analysis; each layer is kept in `store`.
+def compute_decoding(context: SelectionContext) -> Decoding:
+    """Decoding on the stimuli, features and folds of an analysis, of the selected layers.
 
-    Parameters
-    ----------
-    layers : of the analysis; None is all
-    progress : called with the number of layers done and their total
-
-    Raises InputError: representations that are no longer in the store; precomputed distances, which
-    have no representations.
+    Raises InputError: representations that are no longer in the store.
     """
-    requested = analysis.layers if layers is None else layers
-    decodable = [layer for layer in requested if analysis.spec.distance_of(layer[0]) != PRECOMPUTED]
-    if not decodable:
+    analysis, rows = context.analysis, {}
+    for model, number in context.selection.layers:
+        source = representations_of(analysis, model, context.required_store)
+        rows[model, number] = np.asarray(source[number])
+    return decoding(analysis.stimuli, rows, analysis.folds)
+
+
+def decodable(context: SelectionContext) -> SelectionContext:
+    """The context without layers that have precomputed distances, and so no representations.
+
+    Raises InputError where none is left.
+    """
+    distance_of = context.analysis.spec.distance_of
+    layers = [layer for layer in context.selection.layers if distance_of(layer[0]) != PRECOMPUTED]
+    if not layers:
         raise InputError(
             "decoding needs representations, but these layers have precomputed distances only."
         )
-    by_layer = []
-    for layer in counted(decodable, len(decodable), progress):
-        source = representations_of(analysis, layer[0], store)
-
-        def decode(layer: Layer = layer, source: Representations = source) -> Decoding:
-            rows = {layer: np.asarray(source[layer[1]])}
-            return decoding(analysis.stimuli, rows, analysis.folds)
-
-        by_layer.append(STAGE.get(store, analysis.key([layer], name="decoding"), decode))
-    return _joined(by_layer)
+    return context.reselect(layers=tuple(layers))
 
 
-def cached_decoding(analysis: Analysis, store: Store, layers: Sequence[Layer]) -> Decoding | None:
-    """Decoding if every one of these layers is in the store; computes nothing."""
-    cached = [analysis.kept(STAGE, store, [layer], name="decoding") for layer in layers]
-    there = [baseline for baseline in cached if baseline is not None]
-    return None if len(there) < len(cached) else _joined(there)
-
-
-def _joined(by_layer: Sequence[Decoding]) -> Decoding:
+def join_decoding(by_layer: Sequence[Decoding]) -> Decoding:
+    """Decoding of several layers, from that of each."""
     notices = dict.fromkeys(notice for part in by_layer for notice in part.notices)
     table = pd.concat([layer.table for layer in by_layer], ignore_index=True)
     return Decoding(table, tuple(notices))
 
 
+def _decoding_key(context: SelectionContext) -> dict[str, Any]:
+    return context.analysis.key(context.selection.layers, name="decoding")
+
+
+DECODING = Stage[Decoding](
+    "baseline",
+    2,
+    Decoding,
+    compute_decoding,
+    key=_decoding_key,
+    join=join_decoding,
+    label="decoding",
+)
+
+
 def decoding_tables(inputs: TableInput, name: str) -> ComputedTables:
     """Table of all layers by its file name, and its notices."""
-    count = counting(inputs.progress, name, "layers")
-    decoded = decode_layers(inputs.analysis, inputs.store or Store(), progress=count)
+    store = inputs.store or Store()
+    context = SelectionContext.from_analysis(inputs.analysis, store, inputs.progress)
+    decoded = DECODING.get(decodable(context))
     return ComputedTables({f"{name}.csv": decoded.table}, decoded.notices)
 
 
-def _decode(job: JobInput) -> None:
-    decode_layers(job.analysis, job.store, job.layers(), counting(job.report, "decoding", "layers"))
-
-
-JOB = JobType(_decode, lambda job: [model for model, _ in job.layers()])
+JOB = JobType(lambda context, options: DECODING.get(decodable(context)))

@@ -83,7 +83,7 @@ def _traces(rows: pd.DataFrame) -> list[Trace]:
 
 def selected_erasure(context: FigureContext) -> Erasure | None:
     """The result that is chosen by the options "erased", "erased_at", "erased_tokens", "other"."""
-    chosen, store = context.drawing.options, context.drawing.store
+    chosen, store = context.drawing.options, context.store
     if store is None or not {"erased", "erased_at"} <= {*chosen}:
         return None
     others = (parse_layer(chosen["other"]),) if chosen.get("other") else ()

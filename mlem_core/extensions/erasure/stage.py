@@ -21,6 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.analysis.analysis import Analysis, same_content
+from mlem_core.analysis.context import SelectionContext
 from mlem_core.analysis.layer_sources import representations_of
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.labels import NAMES, Names
@@ -52,8 +53,8 @@ from mlem_core.inference.permutation_null import permutation_null
 from mlem_core.inference.resample import check_enough, jackknife
 from mlem_core.representations.loading import load_with_head, open_model
 from mlem_core.stimuli.levels import exchanges
-from mlem_core.storage.store import Stage, Store
-from mlem_core.tasks.followups import JobInput, JobType
+from mlem_core.storage.store import EntryKind, Store
+from mlem_core.tasks.followups import JobType, Options
 
 # Permutations of the feature's labels, and random subspaces: by chance the feature is beyond all of
 # either in one of 21 cases.
@@ -146,7 +147,7 @@ def _numbers(rows: pd.DataFrame) -> str:
 
 
 MEASURED = {REST: "RSA with itself", SURPRISAL: "surprisal", FORMS: "right forms"}
-STAGE = Stage("erasure", 2, Erasure)
+STAGE = EntryKind("erasure", 2, Erasure)
 
 
 def erase(
@@ -400,23 +401,23 @@ def reach_of(changes: FloatArray, counts: NDArray[np.bool_]) -> FloatArray:
     return reach
 
 
-def _erase(job: JobInput) -> None:
-    options, other = job.options, job.options.get("other")
+def _erase(context: SelectionContext, options: Options) -> None:
+    other = options.get("other")
     erase(
-        job.analysis,
+        context.analysis,
         options["erased"],
         options["erased_at"],
-        job.store,
+        context.required_store,
         others=[other] if other else [],
         positions=options["erased_tokens"],
-        report=job.report,
+        report=context.report,
     )
 
 
-def _models(job: JobInput) -> list[str]:
-    other = job.options.get("other")
+def _models(context: SelectionContext, options: Options) -> list[str]:
+    other = options.get("other")
     return [parse_layer(other)[0]] if other else []
 
 
 # Its options are those of the figure `erasure`.
-JOB = JobType(_erase, _models)
+JOB = JobType(_erase, models=_models)

@@ -15,7 +15,7 @@ from mlem_core.cli.streams import (
     complain,
     tell,
 )
-from mlem_core.extensions.replication.comparison import differences_in_words, paired, replication
+from mlem_core.extensions.replication.comparison import Paired, differences_in_words, replication
 from mlem_core.stimuli.stimulus_csv import write_table
 from mlem_core.storage.store import Store
 
@@ -41,7 +41,7 @@ def replicate(options: argparse.Namespace) -> None:
     store = Store()
     with Bars() as bars:
         both = two_results(options, store, bars.show)
-        bounds = paired(*both, store, bars.show)
+        bounds = Paired.get(*both, store, bars.show)
     said, tables = replication(both, (both[0].results(), both[1].results()), bounds)
     if options.out is not None:
         path = Path(options.out)

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis, same_content
+from mlem_core.analysis.context import SelectionContext, no_report
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.errors import InputError
@@ -23,13 +24,13 @@ from mlem_core.base.labels import NAMES
 from mlem_core.base.parameters import in_text
 from mlem_core.base.text import fraction, listed
 from mlem_core.base.typing import FloatArray, Layer, Report, layer_name, parse_layer
-from mlem_core.inference import layer_intervals
 from mlem_core.inference.intervals import (
     FamilyOfTests,
     LayerIntervals,
     family_of_tests,
     similarity_table,
 )
+from mlem_core.inference.layer_intervals import LAYER_INTERVALS
 from mlem_core.inference.resample import Estimate, by_error, jackknife, standard_error
 from mlem_core.measures.importance import most_important
 from mlem_core.measures.similarity import weighted_tau
@@ -41,7 +42,7 @@ _OTHERWISE = ("stimuli", "models", "representations", "layers", "features", "val
 
 
 # A value (...) of an analysis, and the same without each block of its stimuli (n_blocks, ...).
-Known = tuple[FloatArray, FloatArray]
+JackknifeValue = tuple[FloatArray, FloatArray]
 
 
 class Paired(NamedTuple):
@@ -56,6 +57,35 @@ class Paired(NamedTuple):
     second: LayerIntervals
     together: bool = True
 
+    @classmethod
+    def find(cls, first: Analysis, second: Analysis, store: Store) -> Paired | None:
+        """Intervals of the layers that both have, if the store has them."""
+        layers = common_layers(first, second)
+        if not layers:
+            return None
+        both = [
+            LAYER_INTERVALS.find(SelectionContext(each, each.select(layers=layers), store))
+            for each in (first, second)
+        ]
+        if both[0] is None or both[1] is None:
+            return None
+        return cls(both[0], both[1], same_stimuli(first, second))
+
+    @classmethod
+    def get(
+        cls, first: Analysis, second: Analysis, store: Store, report: Report = no_report
+    ) -> Paired:
+        """Intervals of the layers that both have, computed where the store does not have them.
+
+        Raises as `mlem_core.inference.layer_intervals.compute_layer_intervals`.
+        """
+        layers = common_layers(first, second)
+        both = [
+            LAYER_INTERVALS.get(SelectionContext(each, each.select(layers=layers), store, report))
+            for each in (first, second)
+        ]
+        return cls(both[0], both[1], same_stimuli(first, second))
+
     @property
     def over(self) -> str:
         """Resampling units of the intervals, and what each analysis leaves out."""
@@ -65,7 +95,10 @@ class Paired(NamedTuple):
         return f"{listed([*over])} of each, taken as independent"
 
     def estimate(
-        self, statistic: Callable[[FloatArray, FloatArray], FloatArray], one: Known, other: Known
+        self,
+        statistic: Callable[[FloatArray, FloatArray], FloatArray],
+        one: JackknifeValue,
+        other: JackknifeValue,
     ) -> Estimate:
         """A statistic of a value of each analysis; it takes a leading axis in either or both."""
         value, (first, second) = statistic(one[0], other[0]), (self.first, self.second)
@@ -132,31 +165,6 @@ def same_stimuli(first: Analysis, second: Analysis) -> bool:
     return identity(first.stimuli) == identity(second.stimuli)
 
 
-def paired(first: Analysis, second: Analysis, store: Store, report: Report | None = None) -> Paired:
-    """Intervals of both, of the layers that both have; kept in the store.
-
-    Raises as `mlem_core.inference.layer_intervals.layer_intervals`.
-    """
-    layers = common_layers(first, second)
-    made = [
-        layer_intervals.layer_intervals(one, store, one.select(layers=layers), report=report)
-        for one in (first, second)
-    ]
-    return Paired(made[0], made[1], same_stimuli(first, second))
-
-
-def find_paired(first: Analysis, second: Analysis, store: Store) -> Paired | None:
-    """Intervals of `paired` if the store has them; computes nothing."""
-    if not (layers := common_layers(first, second)):
-        return None
-    one, other = (
-        layer_intervals.known_intervals(each, store, each.select(layers=layers))
-        for each in (first, second)
-    )
-    both = same_stimuli(first, second)
-    return None if one is None or other is None else Paired(one, other, both)
-
-
 def importance_differences(
     results: tuple[Results, Results], intervals: Paired | None
 ) -> FamilyOfTests:
@@ -176,14 +184,16 @@ def importance_differences(
     value = (table["first"] - table["second"]).to_numpy(np.float64)
     table = table.assign(difference=value, lower=np.nan, upper=np.nan, p=np.nan)
     if intervals is not None and len(table):
-        found = intervals.estimate(np.subtract, *known_of("importance", table, intervals))
+        found = intervals.estimate(np.subtract, *jackknife_values("importance", table, intervals))
         table = table.assign(**found.columns("lower", "upper", "p"))
     return family_of_tests(table, "differences of importance")
 
 
-def known_of(name: str, table: pd.DataFrame, intervals: Paired) -> tuple[Known, Known]:
+def jackknife_values(
+    name: str, table: pd.DataFrame, intervals: Paired
+) -> tuple[JackknifeValue, JackknifeValue]:
     """The "importance", "rsa" or "weighted_tau" of a table of differences, in either analysis."""
-    found: list[Known] = []
+    found: list[JackknifeValue] = []
     for own, end in ((intervals.first, "first"), (intervals.second, "second")):
         if name == "importance":
             layers = [(str(model), int(n)) for model, n in table[["model", "layer"]].to_numpy()]
@@ -221,7 +231,7 @@ def similarity_differences(
         table = table.assign(**{f"{name}_{key}": value for key, value in columns.items()})
     table = table.assign(rsa_lower=np.nan, rsa_upper=np.nan, rsa_p=np.nan)
     if intervals is not None and len(table):
-        rsa = intervals.estimate(np.subtract, *known_of("rsa", table, intervals))
+        rsa = intervals.estimate(np.subtract, *jackknife_values("rsa", table, intervals))
         table = table.assign(rsa_lower=rsa.lower, rsa_upper=rsa.upper, rsa_p=rsa.p)
     return family_of_tests(table, "differences of RSA", "rsa_p")
 
@@ -258,7 +268,7 @@ def replication(
         value = float(_pearson(*table[keys].to_numpy(np.float64).T))
         lower = upper = np.nan
         if intervals is not None and np.isfinite(value):
-            r = intervals.estimate(_pearson, *known_of(name, table, intervals))
+            r = intervals.estimate(_pearson, *jackknife_values(name, table, intervals))
             lower, upper = np.clip([r.lower, r.upper], -1.0, 1.0).tolist()
         rows.append((name, len(table), value, lower, upper))
     found = pd.DataFrame(rows, columns=["quantity", "n", "value", "lower", "upper"])

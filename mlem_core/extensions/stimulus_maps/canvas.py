@@ -62,7 +62,7 @@ def _levels(values: pd.Series, *, numeric: bool) -> Canvas:
 
 def find_layer_points(context: FigureContext, layer: Layer) -> FloatArray | None:
     """(n_shown, 2) points of the stimuli in a layer; None where the map is not in the store."""
-    return find_points(context.analysis, layer, context.drawing.store)
+    return find_points(context.analysis, layer, context.store)
 
 
 CANVAS_MAPS.register(CanvasMaps("mds", describe_stimuli, find_layer_points, layer_points))

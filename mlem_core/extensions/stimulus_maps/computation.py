@@ -13,7 +13,7 @@ from mlem_core.analysis.layer_sources import representations_of
 from mlem_core.base.typing import FloatArray, IntArray, Layer, Report, counting
 from mlem_core.measures.similarity import map_stress, mds_map
 from mlem_core.pairs.distances import squared_distances
-from mlem_core.storage.store import Stage, Store
+from mlem_core.storage.store import EntryKind, Store
 
 # Metric MDS of more stimuli takes too long to look at; a seeded sample shows the same clusters.
 MAP_STIMULI = 1_000
@@ -26,7 +26,7 @@ class StimulusMap(NamedTuple):
     stress: float
 
 
-STAGE = Stage("stimulus-map", 3, StimulusMap)
+STAGE = EntryKind("stimulus-map", 3, StimulusMap)
 
 
 def stimulus_map(analysis: Analysis, model: str, layer: int, store: Store) -> pd.DataFrame:

@@ -134,7 +134,7 @@ def layer_points(context: FigureContext, layer: Layer) -> tuple[pd.DataFrame, fl
 
     Raises as `stimulus_map` of `computation`; there is no store.
     """
-    store = context.drawing.store
+    store = context.store
     if store is None:
         raise InputError("maps of the stimuli need a store, where the representations are.")
 
@@ -291,7 +291,7 @@ def draw_map_panels(context: FigureContext) -> RenderedFigure | None:
     Where none is chosen they are left out: each map takes seconds, and what happens to be kept must
     not decide what is in an archive.
     """
-    store, model = context.drawing.store, context.drawing.options.get("mapped", "")
+    store, model = context.store, context.drawing.options.get("mapped", "")
     layers = [layer for layer in context.selection.layers if layer[0] == model]
     drawn = some_layers(layers, MOST)
     if store is None or not drawn:

@@ -38,7 +38,7 @@ from mlem_core.pairs.resampling_units import StimulusUnits
 from mlem_core.pairs.similarities import RSA
 from mlem_core.pairs.statistics import ComparedPairs, pair_statistics
 from mlem_core.stimuli.folds import FEWEST_TESTED, tested
-from mlem_core.storage.store import Stage, Store
+from mlem_core.storage.store import EntryKind, Store
 
 FEWEST = 3  # systems that are compared
 # Divisions into halves, and stimuli of a half; random whole sentences where it has more.
@@ -56,7 +56,7 @@ class Halves(NamedTuple):
     rsa: FloatArray
 
 
-HALVES = Stage("halves", 1, Halves)
+HALVES = EntryKind("halves", 1, Halves)
 
 
 def known_halves(analysis: Analysis, store: Store | None, selection: Selection) -> Halves | None:

@@ -23,13 +23,13 @@ from mlem_core.base.resources import check_free
 from mlem_core.base.typing import Counted, Layer, counted, layer_name
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.ranks import IN_MEMORY_BYTES, PairRanks, pair_ranks
-from mlem_core.storage.store import Stage, Store
+from mlem_core.storage.store import EntryKind, Store
 
 # What the features reach stands under this name beside models.
 FEATURES = "features"
 
 
-STAGE = Stage("noise-ceilings", 1, pd.DataFrame)
+STAGE = EntryKind("noise-ceilings", 1, pd.DataFrame)
 
 
 def noise_ceiling(ranks: Iterable[NDArray[np.uint32]], kept: PairRanks) -> tuple[float, float]:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis, Selection
-from mlem_core.analysis.fit_cache import fitted_results
+from mlem_core.analysis.context import FITS, SelectionContext
 from mlem_core.base.labels import Names
 from mlem_core.base.text import listed
 from mlem_core.base.typing import Layer, Report, counting
@@ -27,17 +27,16 @@ from mlem_core.extensions.systems.noise_ceilings import (
     subjects_of,
 )
 from mlem_core.extensions.systems.summary import (
-    LEFT,
+    TERMS_WITHOUT,
     GroupSummary,
     group_lines,
     group_tables,
     groups_of_systems,
     lines,
-    stimuli_left,
     training_lines,
 )
 from mlem_core.figures.context import FigureContext
-from mlem_core.inference.layer_intervals import known_intervals
+from mlem_core.inference.layer_intervals import LAYER_INTERVALS
 from mlem_core.pairs.similarities import RSA
 from mlem_core.report.analysis_tables import ComputedTables, TableInput
 from mlem_core.storage.store import Store
@@ -55,7 +54,7 @@ def tables(inputs: TableInput, name: str) -> ComputedTables:
     left, ceilings = None, dict[str, pd.DataFrame]()
     if store is not None:
         if inputs.intervals is not None and group_options(analysis.spec).has_groups:
-            left = stimuli_left(analysis, store, selection, report=inputs.progress)
+            left = TERMS_WITHOUT.get(SelectionContext(analysis, selection, store, inputs.progress))
         count = counting(inputs.progress, "halves of the stimuli", "halves")
         keep_halves(analysis, store, selection, count)
         count = counting(inputs.progress, "noise ceilings", "layers")
@@ -76,7 +75,10 @@ def tables(inputs: TableInput, name: str) -> ComputedTables:
 def has_intervals(analysis: Analysis, store: Store) -> bool:
     """Whether the store has all that intervals of groups need."""
     has_groups = group_options(analysis.spec).has_groups
-    return not has_groups or analysis.kept(LEFT, store, analysis.select()) is not None
+    return (
+        not has_groups
+        or TERMS_WITHOUT.find(SelectionContext.from_analysis(analysis, store)) is not None
+    )
 
 
 def prepare(analysis: Analysis, store: Store, selection: Selection) -> None:
@@ -90,13 +92,14 @@ def prepare(analysis: Analysis, store: Store, selection: Selection) -> None:
     n_models = len({model for model, _ in analysis.layers})
     if n_models < FEWEST or estimator_named(selection.estimator).slow:
         return
-    results = fitted_results(analysis, store, selection)
+    context = SelectionContext(analysis, selection, store)
+    FITS.get(context)
     _ = GroupSummary(
         analysis,
-        results,
+        context.results,
         selection,
-        bounds=known_intervals(analysis, store, selection),
-        left=analysis.kept(LEFT, store, selection),
+        bounds=LAYER_INTERVALS.find(context),
+        left=TERMS_WITHOUT.find(context),
         store=store,
     ).second_level
 
@@ -159,14 +162,14 @@ def group_summary(context: FigureContext) -> GroupSummary:
     """Summary of the models of a context."""
     beside: dict[str, Any] = {
         "bounds": context.intervals,
-        "left": context.find(LEFT),
+        "left": TERMS_WITHOUT.find(context),
         "chance": context.chance_of(RSA),
     }
     known = tuple(name for name, value in beside.items() if value is not None)
     analysis, results, selection = context.analysis, context.results, context.selection
     return context.once(
         ("groups", *known),
-        lambda: GroupSummary(analysis, results, selection, store=context.drawing.store, **beside),
+        lambda: GroupSummary(analysis, results, selection, store=context.store, **beside),
     )
 
 

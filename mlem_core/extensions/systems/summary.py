@@ -15,10 +15,11 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis, Selection
+from mlem_core.analysis.context import SelectionContext, Stage
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.similarities import LayerSimilarity, rsa_of
 from mlem_core.base.text import listed, many, with_ends
-from mlem_core.base.typing import FloatArray, Report
+from mlem_core.base.typing import FloatArray
 from mlem_core.extensions.systems.group_spec import (
     Member,
     group_options,
@@ -62,32 +63,31 @@ from mlem_core.inference.permutation_null import ContributionNull
 from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
-from mlem_core.storage.store import Stage, Store
+from mlem_core.storage.store import EntryKind, Store
 
 T = TypeVar("T")
-DISTANCES = Stage("system-distances", 2, Measured)
-SECOND_LEVEL = Stage("second-level", 3, SecondLevel)
-LEFT = Stage("terms-without", 6, Left)
+DISTANCES = EntryKind("system-distances", 2, Measured)
+SECOND_LEVEL = EntryKind("second-level", 3, SecondLevel)
 
 
-def stimuli_left(analysis: Analysis, store: Store, selection: Selection, *, report: Report) -> Left:
-    """The similarity of a selection and its terms without each block; kept in the store.
+def compute_terms_without(context: SelectionContext) -> Left:
+    """The similarity of a selection and its terms without each block.
 
-    Raises as `layer_intervals`.
+    Raises as `mlem_core.inference.layer_intervals.compute_layer_intervals`.
 
     Returns
     -------
     of (n_blocks, n_features + 2, n_layers, n_layers): the features, "unexplained" and the
     similarity; that alone where it has no terms
     """
+    plain = replace(context.selection, interactions=False)
+    store, report = context.required_store, context.report
+    compared = similarity_without(context.analysis, store, plain, report)
+    left = (compared.terms_without, compared.values_without[:, None])
+    return Left(np.concatenate(left, axis=1), compared.sizes)
 
-    def make() -> Left:
-        plain = replace(selection, interactions=False)
-        compared = similarity_without(analysis, store, plain, report)
-        left = (compared.terms_without, compared.values_without[:, None])
-        return Left(np.concatenate(left, axis=1), compared.sizes)
 
-    return LEFT.get(store, analysis.key(selection), make)
+TERMS_WITHOUT = Stage[Left]("terms-without", 6, Left, compute_terms_without)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class GroupSummary:
     selection : None is all of the analysis
     bounds : of the same layers and features, for the spread of profiles over stimuli; None:
         their intervals are over models alone
-    left : of `stimuli_left`, for that of similarities
+    left : of `TERMS_WITHOUT`, for that of similarities
     compared : all layers by the similarity that models are compared by, as is `left`; None is RSA
     chance : of contributions to that similarity, which they are beyond then
     store : that keeps distances and second level of the systems, which else are computed, and
@@ -324,7 +324,7 @@ class GroupSummary:
         table.loc[~(table["within_lower"] > 0), [*table.columns[-3:]]] = np.nan
         return table
 
-    def _kept(self, stage: Stage[T], make: Callable[[], T], **more: Any) -> T:
+    def _kept(self, stage: EntryKind[T], make: Callable[[], T], **more: Any) -> T:
         """What the store has of these systems, else what `make` gives, which is then kept."""
         beside = {name: getattr(self, name) is not None for name in ("bounds", "left", "halves")}
         key = self.analysis.key(self.chosen, by=self.by.name, **beside, **more)

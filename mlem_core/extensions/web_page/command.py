@@ -18,7 +18,7 @@ from mlem_core.cli.streams import (
     tell,
     typed,
 )
-from mlem_core.figures.context import FigureContext, FigureOptions
+from mlem_core.figures.context import FigureContext
 from mlem_core.storage.store import Store
 
 
@@ -65,10 +65,8 @@ def export(options: argparse.Namespace) -> None:
             path = write_archive(analysis, options.zip, store, table_options, progress=bars.show)
         else:
             title = options.title or Path(analysis.stimuli.name).stem
-            drawing = FigureOptions(store=store)
-            context = FigureContext(analysis, analysis.select(), analysis.results(), drawing)
             path = write_page(
-                context,
+                FigureContext.from_analysis(analysis, store),
                 options.html,
                 title,
                 options.pairs,

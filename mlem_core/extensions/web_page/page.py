@@ -162,7 +162,7 @@ def _content(
     for done, (pair, why) in enumerate(zip(every, found, strict=True)):
         told(done, len(every))
         of_pair = replace(context, drawing=replace(context.drawing, pair=pair))
-        of_pair.memory["why", pair, similarity] = why
+        of_pair.remember(("why", pair, similarity), why)
         explained[" ".join(str(layers.index(layer)) for layer in pair)] = pair_data(of_pair)
     for name in pair_data(context):
         del of_all[name]

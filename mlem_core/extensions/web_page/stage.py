@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from mlem_core.analysis.context import SelectionContext
 from mlem_core.extensions.web_page.page import write_page
 from mlem_core.figures.context import FigureContext, FigureOptions
-from mlem_core.tasks.followups import JobInput, JobType
+from mlem_core.tasks.followups import JobType, Options, no_models
 
 PAGE = "explorer.html"
 
 
-def _page(job: JobInput) -> None:
-    a, b = job.layers("a", "b")
-    drawing, results = FigureOptions((a, b), job.store), job.analysis.results_of(job.selection())
+def _page(context: SelectionContext, options: Options, folder: Path) -> None:
+    a, b = ((str(model), int(layer)) for model, layer in (options["a"], options["b"]))
     write_page(
-        FigureContext(job.analysis, job.selection(), results, drawing),
-        job.folder / PAGE,
-        str(job.options["title"]),
-        stimuli=bool(job.options["stimuli"]),
-        progress=job.report,
+        FigureContext(
+            context.analysis, context.selection, context.store, drawing=FigureOptions((a, b))
+        ),
+        folder / PAGE,
+        str(options["title"]),
+        stimuli=bool(options["stimuli"]),
+        progress=context.report,
     )
 
 
-JOB = JobType(_page, in_store=False)
+JOB = JobType(write=_page, models=no_models)

@@ -14,23 +14,18 @@ from scipy.stats import weightedtau
 
 from mlem_core import run
 from mlem_core.analysis import flags as marks
+from mlem_core.analysis.context import SelectionContext
 from mlem_core.analysis.files import load_analysis, save_analysis
 from mlem_core.analysis.similarities import compared
 from mlem_core.cli.commands import main
 from mlem_core.extensions.audit import flags
 from mlem_core.extensions.audit.figures import audit_map
 from mlem_core.extensions.audit.flags import Audit, check, controls
-from mlem_core.extensions.audit.stage import (
-    STAGE,
-    audit,
-    mean_cosine,
-    position_share,
-    stimuli_at_first,
-)
+from mlem_core.extensions.audit.stage import AUDIT, mean_cosine, position_share, stimuli_at_first
+from mlem_core.figures import style
 from mlem_core.figures.canvas import chip
 from mlem_core.figures.context import FigureContext, FigureOptions
 from mlem_core.figures.profiles import draw_profiles
-from mlem_core.figures.style import AUDIT
 from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.variance_shares import variance_shares
 
@@ -54,7 +49,7 @@ def artefacts(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def found(artefacts):
-    return audit(artefacts.analysis, artefacts.store)
+    return AUDIT.get(SelectionContext.from_analysis(artefacts.analysis, artefacts.store))
 
 
 def changed(found, layer, variant):
@@ -162,7 +157,7 @@ def test_random_weights_are_other_networks_and_compared_layer_by_layer(tmp_path)
     one, two, bert = models
     named = {one: f"{one}@random", two: f"{two}@random1", bert: f"{bert}@random"}
     assert controls(analysis) == named
-    found = audit(analysis, store)
+    found = AUDIT.get(SelectionContext.from_analysis(analysis, store))
     pairs = found.pairs[found.pairs["variant"] == "random-weights"]
     between = pairs[(pairs["model_a"] == one) & (pairs["model_b"] == two)]
     # As they are saved they are the same network; with random weights each has its own.
@@ -176,7 +171,7 @@ def test_sentences_have_no_position(tmp_path):
     frame = pd.DataFrame({"sentence": [f"s {n}" for n in range(40)], "long": rng.random(40) > 0.5})
     spec = in_files(tmp_path, frame, {"m": {0: rng.standard_normal((40, 6))}})
     made = finished(tmp_path, spec, {})
-    found = audit(made.analysis, made.store)
+    found = AUDIT.get(SelectionContext.from_analysis(made.analysis, made.store))
     assert found.layers["position0"].isna().all()
     assert set(found.changes["variant"]) == {"without-outliers", "standardised", "cosine"}
     assert "whole sentences" in " ".join(found.notices)
@@ -315,16 +310,15 @@ def test_a_layer_of_one_position_or_one_unit_is_marked_in_every_figure_of_it(tmp
     save_analysis(analysis, folder)
     kept = load_analysis(folder)
     pd.testing.assert_frame_equal(kept.variance, analysis.variance)
-    context = FigureContext(
-        kept, kept.select(), kept.results(), FigureOptions((("m", 1), ("m", 2)))
-    )
+    drawing = FigureOptions((("m", 1), ("m", 2)))
+    context = FigureContext(kept, kept.select(), drawing=drawing)
     marks = context.reasons("profiles")
     assert [*marks] == [("m", 1), ("m", 2)] and "position 0 has 9" in marks["m", 1]
     assert marks["m", 2] == "one unit has 94 % of its variance"
     assert [*context.reasons("rsa")] == [(layer, layer) for layer in marks]
     shown = chip(context, context.why)
     assert shown["state"] == "fails" and "In m layer 2 one unit has 94 %" in shown["more"]
-    (trace,) = [one for one in draw_profiles(context).figure.data if one.name == AUDIT]
+    (trace,) = [one for one in draw_profiles(context).figure.data if one.name == style.AUDIT]
     assert list(trace.x) == [1, 2]
     # An older analysis has no shares, and no mark.
     older = replace(context, analysis=replace(kept, variance=None))
@@ -339,9 +333,10 @@ def test_a_layer_of_one_position_or_one_unit_is_marked_in_every_figure_of_it(tmp
 @for_each("name", "cka", "procrustes")
 def test_layers_are_compared_by_another_similarity(planted, name):
     analysis, store = planted.analysis, planted.store
-    audited = audit(analysis, store, similarity=name)
+    context = SelectionContext(analysis, analysis.select(similarity=name), store)
+    audited = AUDIT.get(context)
     values = compared(analysis, name, store).values
     assert audited.pairs[f"{name}_before"][0] == pytest.approx(values[0, 1])
     # What depends on no distance stays as it is with another one.
     assert set(audited.pairs["variant"]) == {"without-outliers", "standardised"}
-    assert analysis.kept(STAGE, store, similarity=name).similarity.name == name
+    assert AUDIT.find(context).similarity.name == name

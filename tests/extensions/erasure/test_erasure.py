@@ -98,8 +98,8 @@ def test_erasing_tells_what_is_used_from_what_is_carried(network, tmp_path, monk
     assert out.read_text().startswith(f"{columns}interchanged\n")
     options = {"erased": "used", "erased_at": where, "erased_tokens": "all", "other": ""}
     work("erase", analysis, options, store, tmp_path, print)
-    drawing = FigureOptions(store=store, options=options)
-    drawn = draw("erasure", FigureContext(analysis, analysis.select(), analysis.results(), drawing))
+    drawing = FigureOptions(options=options)
+    drawn = draw("erasure", FigureContext(analysis, analysis.select(), store, drawing=drawing))
     assert drawn.data.equals(found["used"].table)
 
 

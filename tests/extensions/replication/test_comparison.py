@@ -40,7 +40,7 @@ def both(store, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def intervals(both, store):
-    return two.paired(both[0][0], both[1][0], store)
+    return two.Paired.get(both[0][0], both[1][0], store)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def results(both):
 @pytest.mark.slow
 def test_an_analysis_differs_from_itself_by_nothing_for_sure(both, results, store):
     one, twice = both[0][0], (results[0], results[0])
-    made = two.paired(one, one, store)
+    made = two.Paired.get(one, one, store)
     table = two.importance_differences(twice, made).table
     assert (table[["difference", "lower", "upper"]] == 0).all(axis=None)
     assert (table["p"] == 1).all()
@@ -116,12 +116,12 @@ def test_other_folds_leave_out_the_same_blocks(both, results, store):
     other = run(replace(one.spec, folds=4), store, progress=False)
     blocks = [StimulusUnits.of(each.stimuli, each.folds).blocks().weights for each in (one, other)]
     np.testing.assert_array_equal(*blocks)
-    assert two.find_paired(one, other, store) is None
-    made = two.paired(one, other, store)
+    assert two.Paired.find(one, other, store) is None
+    made = two.Paired.get(one, other, store)
     # RSA has nothing to do with folds: without the same blocks it is the same.
     both_without = made.first.values_without, made.second.values_without
     np.testing.assert_allclose(*both_without, atol=1e-6)
-    kept = two.find_paired(one, other, store)
+    kept = two.Paired.find(one, other, store)
     table = two.similarity_differences((results[0], other.results()), kept).table
     ends = table[["rsa_difference", "rsa_lower", "rsa_upper"]].to_numpy(float)
     np.testing.assert_allclose(ends, 0, atol=1e-6)
@@ -132,12 +132,12 @@ def test_other_folds_leave_out_the_same_blocks(both, results, store):
 def test_of_other_stimuli_the_variances_add_up(both, results, store, tmp_path):
     one, few = both[0][0], stimuli(25)
     other, _ = analysed(tmp_path / "fewer", store, few, 1.0, features=("noun", "long"))
-    assert two.find_paired(one, other, store) is None
+    assert two.Paired.find(one, other, store) is None
     assert two.common_layers(one, other) == tuple(one.layers)
     table = two.importance_differences((results[0], other.results()), None).table
     assert len(table) == 4 and table["difference"].notna().all()
-    made = two.paired(one, other, store)
-    assert two.find_paired(one, other, store) is not None and "independent" in made.over
+    made = two.Paired.get(one, other, store)
+    assert two.Paired.find(one, other, store) is not None and "independent" in made.over
     (row,) = two.similarity_differences((results[0], other.results()), made).table.to_dict(
         "records"
     )
@@ -193,7 +193,7 @@ def test_halves_of_a_planted_set_replicate_and_another_planted_feature_does_not(
     assert not sentences[0] & sentences[1]
     for pair, replicates in (((0, 1), True), ((0, 2), False)):
         both = halves[pair[0]], halves[pair[1]]
-        results, made = (both[0].results(), both[1].results()), two.paired(*both, store)
+        results, made = (both[0].results(), both[1].results()), two.Paired.get(*both, store)
         said, tables = replication(both, results, made)
         assert ("does not replicate" not in said[0]) == replicates and "noun" in said[0]
         means = [

@@ -8,7 +8,7 @@ from helpers.inputs import in_files, noise, words
 from mlem_core import Store, explain, run
 from mlem_core.analysis import similarities
 from mlem_core.figures.plots import FigureContext, FigureOptions, draw
-from mlem_core.inference.explanation import kept_intervals
+from mlem_core.inference.explanation import add_intervals
 from mlem_core.measures.similarity import agreement
 
 OTHERS = ("cka", "neighbours")
@@ -31,9 +31,9 @@ def made(tmp_path_factory):
 
 def shown_with(made, name):
     analysis, store = made
-    drawing = FigureOptions(store=store, options={"similarity": name})
+    drawing = FigureOptions(options={"similarity": name})
     selection = analysis.select()
-    return FigureContext(analysis, selection, analysis.results_of(selection), drawing)
+    return FigureContext(analysis, selection, store, drawing=drawing)
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -66,10 +66,9 @@ def test_a_similarity_without_terms_has_its_matrix_alone_and_says_so(made, name)
     np.testing.assert_allclose(np.diag(found.values), 1.0)
     # The layers of one model share what tells nouns apart.
     assert found.values[0, 1] > {"procrustes": 0.2, "cca": 0.1}[name]
-    pd.testing.assert_frame_equal(
-        similarities.kept_similarity(analysis, name, store).square, found.square
-    )
     shown = shown_with(made, name)
+    kept = similarities.SIMILARITY.find(shown, name=name)
+    pd.testing.assert_frame_equal(kept.square, found.square)
     matrices = draw("similarity", shown)
     assert name in matrices.data and found.similarity.no_terms in matrices.caption
     assert draw("why", shown) is None and draw("why_layers", shown) is None
@@ -83,7 +82,7 @@ def test_intervals_made_on_a_screen_are_in_the_report(made, name, tmp_path):
     analysis, store = made[0], Store(tmp_path, overlays=(made[1].root,))
     shown = shown_with((analysis, store), name)
     assert "lower" not in draw("why", shown).data
-    sure = kept_intervals(shown.why, analysis, store)
+    sure = add_intervals(shown.why, shown)
     after = draw("why", shown_with((analysis, store), name))
     assert sure.how in after.caption and "error_x" in str(after.figure)
     np.testing.assert_array_equal(after.data["lower"], sure.terms["lower"])

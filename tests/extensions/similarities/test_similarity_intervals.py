@@ -11,10 +11,11 @@ from scipy.stats import t
 
 from mlem_core import Store, explain, with_intervals
 from mlem_core.analysis import similarities
+from mlem_core.analysis.context import SelectionContext
 from mlem_core.extensions.similarities.alignment import components
 from mlem_core.inference.block_influence import ComparedLayers
 from mlem_core.inference.intervals import similarity_table
-from mlem_core.inference.layer_intervals import known_intervals, layer_intervals
+from mlem_core.inference.layer_intervals import LAYER_INTERVALS
 from mlem_core.inference.resample import jackknife
 from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.resampling_units import StimulusUnits
@@ -29,9 +30,12 @@ A, B = ("m", 0), ("m", 1)
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_similarity_is_computed_once_and_divided_over_the_features(planted, name, tmp_path):
     whole, store = planted.analysis, Store(tmp_path, overlays=())
-    assert similarities.kept_similarity(whole, name, store) is None
+    assert (
+        similarities.SIMILARITY.find(SelectionContext.from_analysis(whole, store), name=name)
+        is None
+    )
     found = similarities.compared(whole, name, store)
-    kept = similarities.kept_similarity(whole, name, store)
+    kept = similarities.SIMILARITY.find(SelectionContext.from_analysis(whole, store), name=name)
     np.testing.assert_array_equal(kept.values, found.values)
     squared = [explicit.squared(layer) for layer in planted.layers.values()]
     expected = similarity_moments(
@@ -160,11 +164,11 @@ def test_intervals_of_all_layers_take_it_by_its_name(planted, name):
     whole, store = planted.analysis, planted.store
     values = similarities.compared(whole, name, store).values
     chosen = whole.select(similarity=name)
-    every = layer_intervals(whole, store, chosen)
-    of_rsa = known_intervals(whole, store)
+    every = LAYER_INTERVALS.get(SelectionContext(whole, chosen, store))
+    of_rsa = LAYER_INTERVALS.find(SelectionContext.from_analysis(whole, store))
     np.testing.assert_allclose(every.values, values, atol=1e-12)
     np.testing.assert_array_equal(every.scores, of_rsa.scores)
-    assert known_intervals(whole, store, chosen).similarity == name
+    assert LAYER_INTERVALS.find(SelectionContext(whole, chosen, store)).similarity == name
     compared = ComparedLayers.of(whole, chosen, store)
     without = compared.among(compared.units.blocks().weights[3] > 0)[0]
     np.testing.assert_allclose(every.values_without[3], without, atol=1e-6)

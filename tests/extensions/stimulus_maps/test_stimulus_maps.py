@@ -8,12 +8,11 @@ from scipy.spatial.distance import pdist
 from mlem_core import stimulus_map
 from mlem_core.extensions.stimulus_maps.computation import compute_map, find_points
 from mlem_core.figures.canvas import CANVAS_MAPS, canvas_data, lacking_maps
-from mlem_core.figures.context import FigureContext, FigureOptions
+from mlem_core.figures.context import FigureContext
 
 
 def context_of(planted):
-    analysis, options = planted.analysis, FigureOptions(store=planted.store)
-    return FigureContext(analysis, analysis.select(), analysis.results(), options)
+    return FigureContext.from_analysis(planted.analysis, planted.store)
 
 
 def test_a_map_has_all_stimuli_and_the_stress_of_its_points(tmp_path):

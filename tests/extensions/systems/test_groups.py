@@ -8,13 +8,14 @@ import pytest
 from helpers.inputs import arguments_of, for_each, in_files, words
 
 from mlem_core import Store, run
+from mlem_core.analysis.context import SelectionContext
 from mlem_core.cli.commands import main
 from mlem_core.extensions.systems.group_figures import (
     group_profiles,
     group_similarity,
     trajectories,
 )
-from mlem_core.extensions.systems.summary import GroupSummary, stimuli_left, training_line
+from mlem_core.extensions.systems.summary import TERMS_WITHOUT, GroupSummary, training_line
 from mlem_core.measures.decomposition import decompose
 
 GROUPS = {name: tuple(f"{name}{seed}" for seed in range(3)) for name in ("f", "g", "h")}
@@ -88,7 +89,7 @@ def test_universality_is_of_terms_pair_by_pair(analysis, tmp_path):
     # All code the noun; one of three groups does not code the length.
     assert rows.loc["noun", "universality"] == pytest.approx(1.0, abs=0.25)
     assert rows.loc["length", "between"] < 0.7 * rows.loc["length", "within"]
-    left = stimuli_left(analysis, Store(tmp_path), analysis.select(), report=lambda _: None)
+    left = TERMS_WITHOUT.get(SelectionContext.from_analysis(analysis, Store(tmp_path)))
     over_both = GroupSummary(analysis, analysis.results(), left=left)
     assert found.over == "models" and "sentences" in over_both.over
 

@@ -12,7 +12,7 @@ from scipy.stats import rankdata, spearmanr
 from mlem_core import AnalysisSpec, Store, run
 from mlem_core.cli.commands import main
 from mlem_core.extensions.systems.noise_ceilings import ceiling_tables, noise_ceilings
-from mlem_core.figures.context import FIGURES, FigureContext, FigureOptions
+from mlem_core.figures.context import FIGURES, FigureContext
 from mlem_core.figures.naming import naming
 
 SUBJECTS, STIMULI, TIMES, ONSET = 4, 60, range(-100, 300, 20), 60
@@ -123,9 +123,7 @@ def test_the_onset_of_a_feature_and_the_ceiling_are_seen_over_time(meg, tmp_path
     spec = spec_of(folder, {"meg": "meg", "truth": "truth"}, subjects="meg=all", axes="meg=time:ms")
     analysis = run(spec, Store())
     chosen = analysis.select(layers=[one for one in analysis.layers if one[0] != "truth"])
-    shown = FigureContext(
-        analysis, chosen, analysis.results_of(chosen), FigureOptions(store=Store())
-    )
+    shown = FigureContext(analysis, chosen, Store())
     tables = ceiling_tables(analysis, shown.results, Store())
     np.testing.assert_allclose(tables["noise_ceilings.csv"]["upper"], ceilings["upper"])
     assert {*tables["model_ceilings.csv"]["model"]} == {"features"}

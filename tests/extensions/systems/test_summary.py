@@ -6,12 +6,13 @@ import pytest
 from helpers.inputs import arguments_of, finished, in_files, words
 from scipy.stats import t, ttest_1samp
 
+from mlem_core.analysis.context import SelectionContext
 from mlem_core.cli.commands import main
 from mlem_core.extensions.systems.mean_profiles import estimate, mean_estimate
 from mlem_core.extensions.systems.model_groups import within_and_between
 from mlem_core.extensions.systems.summary import GroupSummary
 from mlem_core.inference.intervals import Left
-from mlem_core.inference.layer_intervals import layer_intervals
+from mlem_core.inference.layer_intervals import LAYER_INTERVALS
 from mlem_core.inference.resample import standard_error
 from mlem_core.storage.store import Store
 from validation.populations import TRUTH, drawn
@@ -134,7 +135,7 @@ def test_means_and_intervals_are_those_of_the_seeds(analysis):
 
 @pytest.mark.slow
 def test_stimuli_make_intervals_wider_and_leave_one_seed_without(analysis, tmp_path):
-    bounds = layer_intervals(analysis, Store(tmp_path))
+    bounds = LAYER_INTERVALS.get(SelectionContext.from_analysis(analysis, Store(tmp_path)))
     both = GroupSummary(analysis, analysis.results(), bounds=bounds)
     assert both.over_seeds == "seeds, and sentences and words"
     seeds = trajectories(analysis)

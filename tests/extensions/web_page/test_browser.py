@@ -31,7 +31,7 @@ def pages(tmp_path_factory):
     layers = {k: kinds * k + rng.standard_normal(kinds.shape) for k in range(2)}
     store = Store(folder / "store")
     made = run(in_files(folder, table, {"one": layers, "two": layers}), store)
-    context = FigureContext(made, made.select(), made.results(), FigureOptions(LAST, store))
+    context = FigureContext(made, made.select(), store, drawing=FigureOptions(LAST))
     paths = folder / "with.html", folder / "without.html"
     for path, stimuli in zip(paths, (True, False), strict=True):
         write_page(context, path, f"{TAG} & mine", stimuli=stimuli)

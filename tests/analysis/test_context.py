@@ -8,7 +8,8 @@ import pytest
 from helpers.inputs import finished, in_files, probing, refused
 
 from mlem_core import run
-from mlem_core.analysis import fit_cache
+from mlem_core.analysis import context
+from mlem_core.analysis.context import FITS, SelectionContext
 
 FEATURES = ("part_of_speech", "tense", "word_position")
 
@@ -30,19 +31,20 @@ def test_kept_fits_are_the_fits_and_are_computed_once(analysed, monkeypatch):
     asked = {"features": features, "estimator": "spearman", "interactions": False}
 
     def kept(of=analysis, **changes):
-        return fit_cache.kept_results(
-            of, store, of.select(**{"layers": layers, **asked, **changes})
-        )
+        selection = of.select(**{"layers": layers, **asked, **changes})
+        return FITS.find(SelectionContext(of, selection, store))
 
     assert kept() is None
-    made = fit_cache.fitted_results(analysis, store, analysis.select(layers=layers, **asked))
+    selected = SelectionContext(analysis, analysis.select(layers=layers, **asked), store)
+    FITS.get(selected)
+    made = selected.results
     # It is fitted to single pairs, which an analysis by another estimator does not hold.
-    with refused("spearman", "fitted_results"):
+    with refused("spearman", "FITS.get"):
         analysis.results(features, layers, "spearman", False)
     spec = replace(analysed.spec, layers=(0, 2), features=tuple(features), estimator="spearman")
     expected = run(spec, store, progress=False).results()
     for name in ("scores", "importance", "weights", "layer_map"):
         pd.testing.assert_frame_equal(getattr(made, name), getattr(expected, name))
-    monkeypatch.setattr(fit_cache, "fitted", None)  # would be fitted again
+    monkeypatch.setattr(context, "fitted", None)  # would be fitted again
     for other in ({"estimator": "frrsa"}, {"interactions": True}, {"features": features[:1]}):
         assert kept(**other) is None
