@@ -1,6 +1,7 @@
 """The docs: links lead somewhere on forges, on the site and in the app; the site has all pages."""
 
 import doctest
+import pkgutil
 import re
 from pathlib import Path
 
@@ -146,6 +147,7 @@ def test_the_worked_example_is_what_explicit_pairs_give():
 def test_the_api_page_names_what_the_package_names():
     named = re.findall(r"^::: ([\w.]+)$", (ROOT / "docs" / "api.md").read_text("utf-8"), re.M)
     assert {*mlem_core.__all__} <= {name.rpartition(".")[2] for name in named}
+    assert all(pkgutil.resolve_name(name).__doc__ for name in named)
 
 
 def test_the_pages_of_the_app_are_there_and_link_to_each_other():
