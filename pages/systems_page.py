@@ -17,7 +17,6 @@ from mlem_core.extensions.systems.stage import (
     compared_systems,
     group_summary,
     measures,
-    selected_systems,
 )
 from mlem_core.extensions.systems.summary import GroupSummary
 from pages.parts import choices, exporting, frame, stored, uncertainty
@@ -117,21 +116,21 @@ def _headline(summary: GroupSummary, table: pd.DataFrame, measure: str) -> str:
 
 def _two(view: View, summary: GroupSummary, table: pd.DataFrame, measure: str) -> None:
     """Profiles of the two chosen systems, their alignment, and their distances in numbers."""
-    pair = selected_systems(view.shown())
-    if pair is None:
+    of = compared_systems(view.shown())
+    if of is None:
         return
     left, right = st.columns((9, 3), gap="large")
     with left:
         exporting.show_figure(view, "system_profiles")
         exporting.show_figure(view, "system_alignment")
     with right:
-        _numbers(summary, table, pair, measure)
+        _numbers(summary, table, of.pair, measure)
         if st.button(
             "Layers of these two systems",
             icon=SCREENS["heatmaps"].icon,
             help="Opens the similarity heatmaps of their layers.",
         ):
-            choices.put("show_models", list(pair))
+            choices.put("show_models", list(of.pair))
             st.switch_page(SCREENS["heatmaps"].file)
 
 

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from mlem_core.cli.streams import (
-    complain,
-)
+from mlem_core.cli.streams import complain
 from mlem_core.representations.availability import systems_table
 from mlem_core.representations.registry import SYSTEMS
 from mlem_core.stimuli.stimulus_csv import write_table

@@ -26,8 +26,6 @@ from mlem_core.extensions.systems.stage import (
     Systems,
     compared_systems,
     measures,
-    selected_systems,
-    system_pair,
 )
 from mlem_core.figures.captions import STRESS, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
@@ -100,7 +98,7 @@ def draw_system_distances(context: FigureContext) -> RenderedFigure | None:
     data = table_of_distances(*of.summary.system_distances)
     expected = np.mean(of.distances.chance)
     return RenderedFigure(
-        _matrix(of, order, system_pair(context, of) if context.drawing.screen else None),
+        _matrix(of, order, of.pair if context.drawing.screen else None),
         "Distance of every two systems",
         joined(
             _said(of),
@@ -398,14 +396,14 @@ def draw_property_correlations(context: FigureContext) -> RenderedFigure | None:
 )
 def draw_system_profiles(context: FigureContext) -> RenderedFigure | None:
     """The importance profiles of two systems side by side."""
-    pair = selected_systems(context)
-    if pair is None:
+    of = compared_systems(context)
+    if of is None:
         return None
-    own = [layer for layer in context.selection.layers if layer[0] in pair]
-    tables = context.results.importance, context.results.scores[["model", "layer", "fold"]]
-    importance, scores = (_of_two(table, pair) for table in tables)
+    layers = [layer for layer in context.selection.layers if layer[0] in of.pair]
+    importance = _rows_of_two(context.results.importance, of.pair)
+    scores = _rows_of_two(context.results.scores[["model", "layer", "fold"]], of.pair)
     tested = context.score_tests
-    data = None if tested is None else _of_two(tested.table, pair)
+    data = None if tested is None else _rows_of_two(tested.table, of.pair)
     spread = "± 1 sd over folds" if tested is None else f"95 % CI over {context.over}"
     return RenderedFigure(
         profiles(
@@ -417,7 +415,7 @@ def draw_system_profiles(context: FigureContext) -> RenderedFigure | None:
         ),
         f"Importance profiles of {_two(context)}",
         joined(
-            f"Drop in held-out ρ when a feature is permuted, in {len(own)} layers (mean over "
+            f"Drop in held-out ρ when a feature is permuted, in {len(layers)} layers (mean over "
             f"folds). Bands: {spread}.",
             context.basis,
         ),
@@ -425,14 +423,13 @@ def draw_system_profiles(context: FigureContext) -> RenderedFigure | None:
     )
 
 
-def _of_two(table: pd.DataFrame, pair: tuple[str, str]) -> pd.DataFrame:
-    kept = [table[table["model"] == one] for one in pair]
-    return pd.concat(kept, ignore_index=True)
+def _rows_of_two(table: pd.DataFrame, pair: tuple[str, str]) -> pd.DataFrame:
+    return pd.concat([table[table["model"] == name] for name in pair], ignore_index=True)
 
 
 def _two(context: FigureContext) -> str:
-    pair = selected_systems(context)
-    return "two systems" if pair is None else " and ".join(map(model_called, pair))
+    of = compared_systems(context)
+    return "two systems" if of is None else " and ".join(map(model_called, of.pair))
 
 
 @figure(
@@ -443,18 +440,18 @@ def _two(context: FigureContext) -> str:
 )
 def draw_system_alignment(context: FigureContext) -> RenderedFigure | None:
     """The alignment of two systems' profiles by dynamic time warping."""
-    of, pair = compared_systems(context), selected_systems(context)
-    if of is None or pair is None:
+    of = compared_systems(context)
+    if of is None:
         return None
     values, layers = layer_scores(context.results, context.selection)[0], context.selection.layers
-    places = [of.members.places[of.names.index(one)] for one in pair]
-    one, other = (values[at, 1:] for at in places)
-    path = warping_path(one, other)
-    cost = np.linalg.norm(one[path[:, 0]] - other[path[:, 1]], axis=1)
+    places = [of.members.places[of.names.index(name)] for name in of.pair]
+    first, second = (values[at, 1:] for at in places)
+    path = warping_path(first, second)
+    cost = np.linalg.norm(first[path[:, 0]] - second[path[:, 1]], axis=1)
     ends = [[layers[at[k]] for k in path[:, side]] for side, at in enumerate(places)]
     table = pd.DataFrame({"first": map(layer_name, ends[0]), "second": map(layer_name, ends[1])})
     return RenderedFigure(
-        _alignment(pair, [[layers[k] for k in at] for at in places], path, cost),
+        _alignment(of.pair, [[layers[k] for k in at] for at in places], path, cost),
         f"Layers of {_two(context)} that match",
         joined(
             "Layers that dynamic time warping of the importance profiles (mean over folds) puts "

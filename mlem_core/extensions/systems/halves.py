@@ -28,7 +28,7 @@ from mlem_core.extensions.systems.model_groups import (
     Members,
     Squares,
     model_similarity,
-    of_every_two,
+    symmetric_matrix,
 )
 from mlem_core.inference.intervals import Left
 from mlem_core.inference.layer_pairs import columns_of
@@ -75,12 +75,7 @@ def keep_halves(
     """Keep profiles and RSA of all layers in halves of the stimuli; none of one or two systems.
 
     Nor are there any of too few stimuli, or where pairs have no distance. Estimators that
-    are slow are replaced by ridge.
-
-    Parameters
-    ----------
-    selection : its features and estimator count
-    progress : called with the number of halves that are done, and their total
+    are slow are replaced by ridge. `progress` counts halves.
 
     Raises InputError: representations that are no longer there.
     """
@@ -160,36 +155,25 @@ def cross_validated(
 
 
 def profile_squares(first: FloatArray, second: FloatArray, members: Members) -> FloatArray:
-    """Squared distances of profiles: means over layers of the same relative depth.
+    """Squared distances (..., n_systems, n_systems): means over layers of the same relative depth.
 
-    Layers are not aligned by their profiles: noise would choose the alignment.
-
-    Parameters
-    ----------
-    first, second : (..., n_layers, n_parts) in either half
-
-    Returns (..., n_systems, n_systems).
+    Profiles in either half are (..., n_layers, n_parts). Layers are not aligned by them: noise
+    would choose the alignment.
     """
 
-    def matched(a: int, b: int) -> tuple[FloatArray, FloatArray]:
+    def square(a: int, b: int) -> FloatArray:
         i, j = members.matched(a, b)
         products = (first[..., i, :] - first[..., j, :]) * (second[..., i, :] - second[..., j, :])
-        square = products.sum(axis=-1).mean(axis=-1)
-        return square, square
+        return np.asarray(products.sum(axis=-1).mean(axis=-1))
 
-    return of_every_two(matched, len(members.members), first.shape[:-2], 0.0)
+    return symmetric_matrix(square, len(members.members), first.shape[:-2], 0.0)
 
 
 def relation_squares(first: FloatArray, second: FloatArray, members: Members) -> FloatArray:
-    """Squared distances of the similarities that systems have with all other systems.
+    """Squared distances (..., n_systems, n_systems) of similarities with all other systems.
 
-    Those of systems a and b with the others, as vectors of length 1, are subtracted.
-
-    Parameters
-    ----------
-    first, second : (..., n_layers, n_layers) similarities in either half
-
-    Returns (..., n_systems, n_systems).
+    Similarities in either half are (..., n_layers, n_layers). Those of systems a and b with the
+    others, as vectors of length 1, are subtracted.
     """
     s, t = (np.nan_to_num(model_similarity(half, members)) for half in (first, second))
     # Without each other system in turn: entry (a, b) is of a without b.

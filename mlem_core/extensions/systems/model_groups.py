@@ -15,6 +15,7 @@ arXiv:2406.12620), of importance profiles of models.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -103,12 +104,7 @@ class Members:
         return one, other[apart.round(12).argmin(axis=1)]
 
     def profiles_of(self, group: int, values: FloatArray) -> FloatArray:
-        """(n_in_group, n_depths, n_columns) of its members, at the layers of the shallowest one.
-
-        Parameters
-        ----------
-        values : (n_layers, n_columns)
-        """
+        """(n_in_group, n_depths, n_columns) of values (n_layers, n_columns), at the shallowest."""
         first = self.shallowest(group)
         return np.stack([values[self.matched(first, one)[1]] for one in self.members_of(group)])
 
@@ -116,39 +112,23 @@ class Members:
 def model_similarity(squares: FloatArray, members: Members) -> FloatArray:
     """Similarities of models: means of those of their layers at the same relative depth.
 
-    Parameters
-    ----------
-    squares : (..., n_layers, n_layers)
-
-    Returns
-    -------
-    (..., n_members, n_members), symmetric where the squares are; NaN on the diagonal
+    (..., n_members, n_members) of squares (..., n_layers, n_layers); NaN on the diagonal.
     """
+    n = len(members.members)
+    similarity = np.full((*squares.shape[:-2], n, n), np.nan)
+    for a, b in itertools.permutations(range(n), 2):
+        similarity[..., a, b] = squares[(..., *members.matched(a, b))].mean(axis=-1)
+    return similarity
 
-    def matched(a: int, b: int) -> tuple[FloatArray, FloatArray]:
-        i, j = members.matched(a, b)
-        return squares[..., i, j].mean(axis=-1), squares[..., j, i].mean(axis=-1)
 
-    return of_every_two(matched, len(members.members), squares.shape[:-2], np.nan)
-
-
-def of_every_two(
-    both: Callable[[int, int], tuple[FloatArray, FloatArray]],
-    n: int,
-    shape: tuple[int, ...],
-    alone: float,
+def symmetric_matrix(
+    value: Callable[[int, int], FloatArray], n: int, shape: tuple[int, ...], diagonal: float
 ) -> FloatArray:
-    """(*shape, n, n) of what `both` gives of two of n models, each beside the other.
-
-    Parameters
-    ----------
-    alone : on the diagonal
-    """
-    found = np.full((*shape, n, n), alone)
-    for a in range(n):
-        for b in range(a + 1, n):
-            found[..., a, b], found[..., b, a] = both(a, b)
-    return found
+    """(*shape, n, n) of the value (*shape,) of every two of n models."""
+    matrix = np.full((*shape, n, n), diagonal)
+    for a, b in itertools.combinations(range(n), 2):
+        matrix[..., a, b] = matrix[..., b, a] = value(a, b)
+    return matrix
 
 
 def group_means(
@@ -195,14 +175,14 @@ def within_and_between(
     sizes = np.bincount(group_of).astype(np.float64)
     pairs = np.outer(sizes, sizes)
     np.fill_diagonal(pairs, sizes * (sizes - 1))
-    one = np.eye(len(sizes), dtype=bool)
-    found = []
-    for which in (one, ~one):
-        weight = pairs * which
+    same_group = np.eye(len(sizes), dtype=bool)
+    averages = []
+    for mask in (same_group, ~same_group):
+        weight = pairs * mask
         total = weight.sum()
         sums = (np.where(weight > 0, means, 0.0) * weight).sum(axis=(-2, -1))
-        found.append(sums / total if total > 0 else np.full_like(sums, np.nan))
-    within, between = found
+        averages.append(sums / total if total > 0 else np.full_like(sums, np.nan))
+    within, between = averages
     return np.stack((within, between, between / np.where(within > 0, within, np.nan)), axis=-1)
 
 
@@ -252,17 +232,11 @@ def warped_distance(one: FloatArray, other: FloatArray) -> FloatArray:
     Source: Sakoe and Chiba (1978), symmetric form, without slope constraint.
     """
     total = _accumulated(one, other)[0]
-    found: FloatArray = total[-1, -1] / sum(total.shape[:2])
-    return found
+    return np.asarray(total[-1, -1] / sum(total.shape[:2]))
 
 
 def warping_path(one: FloatArray, other: FloatArray) -> IntArray:
-    """(n_steps, 2) layers of two sequences of profiles that `warped_distance` puts together.
-
-    Parameters
-    ----------
-    one, other : (n, n_features) and (m, n_features), each by depth
-    """
+    """(n_steps, 2) layers that `warped_distance` puts together, of (n, k) and (m, k) profiles."""
     total, cost = _accumulated(one, other)
     i, j = len(one) - 1, len(other) - 1
     path = [(i, j)]
@@ -307,19 +281,16 @@ def of_profiles(
     def warped(profiles: FloatArray, others: FloatArray) -> FloatArray:
         """(..., n_systems, n_systems) of profiles (..., n_layers, n_features) beside others."""
 
-        def both(a: int, b: int) -> tuple[FloatArray, FloatArray]:
-            one, other = members.places[a], members.places[b]
-            apart = warped_distance(profiles[..., one, :], others[..., other, :])
-            if others is profiles:
-                return apart, apart
-            return apart, warped_distance(others[..., one, :], profiles[..., other, :])
+        def distance(a: int, b: int) -> FloatArray:
+            first, second = members.places[a], members.places[b]
+            return warped_distance(profiles[..., first, :], others[..., second, :])
 
-        return of_every_two(both, len(members.members), profiles.shape[:-2], 0.0)
+        return symmetric_matrix(distance, len(members.members), profiles.shape[:-2], 0.0)
 
     folds = warped(by_fold, by_fold)
     # With permuted stimuli importances are 0 on average; those of either system may be permuted.
-    values, to_none = folds.mean(axis=0), warped(by_fold, np.zeros_like(by_fold)).mean(axis=0)
-    chance = (to_none + to_none.T) / 2
+    values, none = folds.mean(axis=0), np.zeros_like(by_fold)
+    chance = (warped(by_fold, none).mean(axis=0) + warped(none, by_fold).mean(axis=0)) / 2
     if left is None:
         return Measured(values, None, folds, chance)
     without, means = left.without[..., 1:], by_fold.mean(axis=0)
@@ -344,17 +315,16 @@ def of_best_match(
     def matched(values: FloatArray, chosen_by: FloatArray) -> FloatArray:
         """(..., n_systems, n_systems) of values (..., n_layers, n_layers) at these matches."""
 
-        def both(a: int, b: int) -> tuple[FloatArray, FloatArray]:
-            found = []
-            for one, other in ((a, b), (b, a)):
-                rows, columns = np.ix_(members.places[one], members.places[other])
-                best = chosen_by[..., rows, columns].argmax(axis=-1)[..., None]
-                best = np.broadcast_to(best, (*values.shape[:-2], len(rows), 1))
-                own = np.take_along_axis(values[..., rows, columns], best, axis=-1)
-                found.append(own.mean(axis=(-2, -1)))
-            return (found[0] + found[1]) / 2, (found[0] + found[1]) / 2
+        def one_way(a: int, b: int) -> FloatArray:
+            rows, columns = np.ix_(members.places[a], members.places[b])
+            best = chosen_by[..., rows, columns].argmax(axis=-1)[..., None]
+            best = np.broadcast_to(best, (*values.shape[:-2], len(rows), 1))
+            return np.take_along_axis(values[..., rows, columns], best, axis=-1).mean(axis=(-2, -1))
 
-        return of_every_two(both, len(members.members), values.shape[:-2], 1.0)
+        def both_ways(a: int, b: int) -> FloatArray:
+            return (one_way(a, b) + one_way(b, a)) / 2
+
+        return symmetric_matrix(both_ways, len(members.members), values.shape[:-2], 1.0)
 
     values, moved = 1.0 - matched(halves, halves[:, ::-1]).mean(axis=(0, 1)), None
     if left is not None:
@@ -365,18 +335,11 @@ def of_best_match(
 
 
 def of_similarity(matrix: FloatArray, left: Left | None = None) -> Measured:
-    """1 less the similarity of systems, as `model_similarity` gives it.
-
-    Parameters
-    ----------
-    matrix, left : (n_systems, n_systems), and without each block
-    """
-
-    def apart(similarity: FloatArray) -> FloatArray:
-        one = np.eye(similarity.shape[-1], dtype=bool)
-        return np.where(one, 0.0, 1.0 - similarity)
-
-    return Measured(apart(matrix), None if left is None else Left(apart(left.without), left.sizes))
+    """1 less the similarity (n_systems, n_systems) of systems, as `model_similarity` gives it."""
+    same = np.eye(len(matrix), dtype=bool)
+    if left is not None:
+        left = Left(np.where(same, 0.0, 1.0 - left.without), left.sizes)
+    return Measured(np.where(same, 0.0, 1.0 - matrix), left)
 
 
 def table_of_distances(measured: Mapping[str, Measured], members: Members) -> pd.DataFrame:

@@ -160,16 +160,15 @@ def bands(context: FigureContext) -> list[Band]:
 
 def group_summary(context: FigureContext) -> GroupSummary:
     """Summary of the models of a context."""
-    beside: dict[str, Any] = {
+    intervals: dict[str, Any] = {
         "bounds": context.intervals,
         "left": TERMS_WITHOUT.find(context),
         "chance": context.chance_of(RSA),
     }
-    known = tuple(name for name, value in beside.items() if value is not None)
-    analysis, results, selection = context.analysis, context.results, context.selection
+    known = tuple(name for name, value in intervals.items() if value is not None)
+    inputs = context.analysis, context.results, context.selection
     return context.once(
-        ("groups", *known),
-        lambda: GroupSummary(analysis, results, selection, store=context.store, **beside),
+        ("groups", *known), lambda: GroupSummary(*inputs, store=context.store, **intervals)
     )
 
 
@@ -194,18 +193,14 @@ def sentences(context: FigureContext) -> list[str]:
     return of_groups + ([] if training is None else training_lines(training))
 
 
-# Options of figures: the measure of distance, and the two systems that are compared.
-MEASURE, PAIR = "measure", ("system_a", "system_b")
-
-
 class Systems(NamedTuple):
     """Systems of an analysis, and their distances by the chosen measure.
 
     Attributes
     ----------
-    names, groups : (n_systems,) each
-    measure : its name
-    distances : by it
+    groups : (n_systems,) the group of each
+    measure : name of the measure of `distances`
+    pair : the two systems that are looked at: by default the most similar ones of different groups
     """
 
     summary: GroupSummary
@@ -213,6 +208,7 @@ class Systems(NamedTuple):
     groups: tuple[str, ...]
     measure: str
     distances: Measured
+    pair: tuple[str, str]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -225,10 +221,16 @@ def compared_systems(context: FigureContext) -> Systems | None:
     measured, members = summary.system_distances
     if not measured:
         return None
-    chosen = context.drawing.options.get(MEASURE, PROFILES)
-    chosen = chosen if chosen in measured else PROFILES
-    groups = groups_of_systems(summary)
-    return Systems(summary, members, groups, chosen, measured[chosen])
+    options, groups, names = context.drawing.options, groups_of_systems(summary), members.members
+    measure = options.get("measure", PROFILES)
+    measure = measure if measure in measured else PROFILES
+    pair = options.get("system_a", ""), options.get("system_b", "")
+    if pair[0] == pair[1] or not {*pair} <= {*names}:
+        apart = np.array(groups)[:, None] != np.array(groups)
+        first, second = np.triu_indices(len(names), 1)
+        at = np.where(apart, measured[measure].values, np.inf)[first, second].argmin()
+        pair = names[first[at]], names[second[at]]
+    return Systems(summary, members, groups, measure, measured[measure], pair)
 
 
 def measures(summary: GroupSummary) -> dict[str, str]:
@@ -239,21 +241,3 @@ def measures(summary: GroupSummary) -> dict[str, str]:
         BEST: "best-matching layers",
     }
     return {name: labels[name] for name in summary.system_distances[0]}
-
-
-def system_pair(context: FigureContext, of: Systems) -> tuple[str, str]:
-    """The two systems that are compared: by default the most similar ones of different groups."""
-    a, b = (context.drawing.options.get(name, "") for name in PAIR)
-    if a != b and {a, b} <= {*of.names}:
-        return a, b
-    apart = np.array(of.groups)[:, None] != np.array(of.groups)
-    first, second = np.triu_indices(len(of.names), 1)
-    values = np.where(apart, of.distances.values, np.inf)[first, second]
-    at = int(values.argmin())
-    return of.names[first[at]], of.names[second[at]]
-
-
-def selected_systems(context: FigureContext) -> tuple[str, str] | None:
-    """The two systems that are compared; None with fewer than three."""
-    of = compared_systems(context)
-    return None if of is None else system_pair(context, of)
