@@ -12,7 +12,7 @@ import streamlit as st
 from mlem_core.base.text import fraction, many
 from mlem_core.extensions.systems.figures import system_cells
 from mlem_core.extensions.systems.halves import FEWEST
-from mlem_core.extensions.systems.model_groups import table_of_distances
+from mlem_core.extensions.systems.model_groups import distance_table
 from mlem_core.extensions.systems.stage import (
     compared_systems,
     group_summary,
@@ -40,7 +40,7 @@ def _show_systems(view: View) -> None:
         return
     with st.spinner("Comparing the systems …"):
         summary = group_summary(view.shown())
-        table = table_of_distances(*summary.system_distances)
+        table = distance_table(*summary.system_distances)
     frame.alone(partial(_overview, view, summary, table))
     uncertainty.offer_intervals(view)
     related = summary.properties is not None and len(summary.properties.values) > 2

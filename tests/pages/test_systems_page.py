@@ -12,7 +12,7 @@ from helpers.screens import Screen, ran
 from mlem_core import write_csv
 from mlem_core.extensions.systems import summary
 from mlem_core.extensions.systems.halves import keep_halves
-from mlem_core.extensions.systems.model_groups import table_of_distances
+from mlem_core.extensions.systems.model_groups import distance_table
 from mlem_core.extensions.systems.summary import GroupSummary
 from mlem_core.storage.store import Store
 
@@ -53,10 +53,15 @@ def test_systems_are_compared_and_two_of_them_are_chosen(store, tmp_path, monkey
     here = GroupSummary(analysis, analysis.results(), store=other)
     expected = here.system_distances
     # The run has kept all of it, so that the page only reads.
-    for name in ("of_profiles", "of_similarity", "of_best_match", "second_level"):
+    for name in (
+        "profile_distances",
+        "similarity_distances",
+        "best_match_distances",
+        "second_level",
+    ):
         monkeypatch.setattr(summary, name, None)
     tables = [
-        table_of_distances(*one) for one in (expected, replace(here, store=store).system_distances)
+        distance_table(*one) for one in (expected, replace(here, store=store).system_distances)
     ]
     pd.testing.assert_frame_equal(*tables)
     screen = Screen("systems", analysis=job.id, measure="rsa")

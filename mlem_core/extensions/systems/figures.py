@@ -19,7 +19,7 @@ from mlem_core.extensions.systems.model_groups import (
     BEST,
     PROFILES,
     Measured,
-    table_of_distances,
+    distance_table,
     warping_path,
 )
 from mlem_core.extensions.systems.stage import (
@@ -67,7 +67,7 @@ ALONE = "·"  # the name of a system that is called as its group
 _SIZES = ("parameters", "layers")
 
 
-def _said(of: Systems) -> str:
+def _describe_distance(of: Systems) -> str:
     """Meaning of the distances, in a sentence."""
     by = of.summary.by
     return {
@@ -78,7 +78,7 @@ def _said(of: Systems) -> str:
     }[of.measure]
 
 
-def _of_systems(of: Systems) -> str:
+def _count_systems(of: Systems) -> str:
     groups = len({*of.groups})
     return f"{many(len(of.names), 'system')}" + f" in {groups} groups" * (groups < len(of.names))
 
@@ -95,15 +95,15 @@ def draw_system_distances(context: FigureContext) -> RenderedFigure | None:
     if of is None:
         return None
     order: Order = "clustering" if context.drawing.options.get("order") == "clustering" else "model"
-    data = table_of_distances(*of.summary.system_distances)
+    data = distance_table(*of.summary.system_distances)
     expected = np.mean(of.distances.chance)
     return RenderedFigure(
         _matrix(of, order, of.pair if context.drawing.screen else None),
         "Distance of every two systems",
         joined(
-            _said(of),
+            _describe_distance(of),
             f"With permuted stimuli: {as_number(float(expected), 2)}.",
-            f"{_of_systems(of)}.",
+            f"{_count_systems(of)}.",
             context.basis,
         ),
         data[data["measure"] == of.measure].reset_index(drop=True),
@@ -149,7 +149,9 @@ def system_cells(of: Systems) -> tuple[list[Layer], list[int]]:
     """Systems as (group, number in it), group by group, and the place of each among them."""
     alone = len({*of.groups}) == len(of.groups)
     groups = ("",) * len(of.groups) if alone else of.groups
-    rows = [row for name in dict.fromkeys(groups) for row, own in enumerate(groups) if own == name]
+    rows = [
+        row for name in dict.fromkeys(groups) for row, group in enumerate(groups) if group == name
+    ]
     numbers = [groups[:row].count(groups[row]) for row in rows]
     return [(groups[row], n) for row, n in zip(rows, numbers, strict=True)], rows
 
@@ -178,11 +180,11 @@ def draw_system_map(context: FigureContext) -> RenderedFigure | None:
         _map(of, table, around),
         "Map of systems",
         joined(
-            f"Metric MDS. {_said(of)}",
+            f"Metric MDS. {_describe_distance(of)}",
             "Ellipses: one standard deviation over folds, whose maps are turned onto this one."
             * (around is not None),
             STRESS,
-            f"{_of_systems(of)}.",
+            f"{_count_systems(of)}.",
             context.basis,
         ),
         table,
@@ -199,11 +201,8 @@ def system_points(distances: Measured) -> tuple[FloatArray, FloatArray | None]:
         return points, None
     from scipy.linalg import orthogonal_procrustes
 
-    turned = []
-    for fold in distances.folds:
-        own = mds_map(fold)
-        turned.append(own @ orthogonal_procrustes(own, points)[0])
-    return points, np.stack(turned)
+    maps = list(map(mds_map, distances.folds))
+    return points, np.stack([fold @ orthogonal_procrustes(fold, points)[0] for fold in maps])
 
 
 def _map(of: Systems, table: pd.DataFrame, around: FloatArray | None) -> go.Figure:
@@ -263,12 +262,12 @@ def _ellipses(around: FloatArray, points: FloatArray) -> FloatArray:
     """(2, ...) outlines of one standard deviation over folds about points, NaN after each."""
     turn = np.linspace(0, 2 * np.pi, 33)
     circle = np.stack((np.cos(turn), np.sin(turn)))
-    found = []
-    for own, centre in zip(np.moveaxis(around, 1, 0), points, strict=True):
-        values, axes = np.linalg.eigh(np.cov(own.T))
+    rings = []
+    for by_fold, centre in zip(np.moveaxis(around, 1, 0), points, strict=True):
+        values, axes = np.linalg.eigh(np.cov(by_fold.T))
         ring = centre[:, None] + axes @ (np.sqrt(np.maximum(values, 0.0))[:, None] * circle)
-        found.append(np.column_stack((ring, (np.nan, np.nan))))
-    return np.concatenate(found, axis=1)
+        rings.append(np.column_stack((ring, (np.nan, np.nan))))
+    return np.concatenate(rings, axis=1)
 
 
 @figure(
@@ -315,7 +314,7 @@ def draw_system_paths(context: FigureContext) -> RenderedFigure | None:
         joined(
             f"Principal components of the importances ({listed(columns, most=3)}) of all layers; "
             "a line joins the layers of a system, small marks first.",
-            f"{_of_systems(of)}.",
+            f"{_count_systems(of)}.",
             context.basis,
         ),
         table,
@@ -338,9 +337,9 @@ def draw_system_importance(context: FigureContext) -> RenderedFigure | None:
     if table.empty:
         return None
     scores = second.scores[second.scores["measure"] == of.measure]
-    own = table.sort_values("importance", ascending=False)
-    names = [str(name).replace("_", " ") for name in own["property"]]
-    drawn = interval_bars(names, *(own[end] for end in ("importance", "lower", "upper")))
+    rows = table.sort_values("importance", ascending=False)
+    names = [str(name).replace("_", " ") for name in rows["property"]]
+    drawn = interval_bars(names, *(rows[end] for end in ("importance", "lower", "upper")))
     drawn.update_xaxes(title_text="importance (drop in ρ)", zeroline=True)
     return RenderedFigure(
         drawn,
@@ -351,7 +350,7 @@ def draw_system_importance(context: FigureContext) -> RenderedFigure | None:
             f"Squared distance by {measures(of.summary)[of.measure]}, cross-validated over halves "
             "of the stimuli.",
             "95 % CI over systems" + " and stimuli" * (of.distances.left is not None) + ".",
-            f"{_of_systems(of)}.",
+            f"{_count_systems(of)}.",
         ),
         table.reset_index(drop=True),
     )
@@ -465,34 +464,26 @@ def draw_system_alignment(context: FigureContext) -> RenderedFigure | None:
 def _alignment(
     pair: tuple[str, str], layers: Sequence[Sequence[Layer]], path: IntArray, cost: FloatArray
 ) -> go.Figure:
-    across = [np.linspace(0, 1, len(own)) if len(own) > 1 else np.array([0.5]) for own in layers]
+    across = [np.linspace(0, 1, len(row)) if len(row) > 1 else np.array([0.5]) for row in layers]
     strength = 1 - 0.85 * cost / (float(cost.max()) or 1.0)
-    traces: list[Trace] = [
-        scatter(
-            [across[0][i], across[1][j]],
-            [1, 0],
-            mode="lines",
-            line={"color": faded(PALETTE[0], float(strong)), "width": 2},
-            showlegend=False,
-        )
-        for (i, j), strong in zip(path, strength, strict=True)
-    ]
-    layout: dict[str, Any] = quiet_layout(190) | {"annotations": []}
-    for name, own, x, y in zip(pair, layers, across, (1, 0), strict=True):
-        hover = [f"<b>{layer_title(layer)}</b>" for layer in own]
-        marks = {"marker": {"color": GREY, "size": 7}, "showlegend": False, "cliponaxis": False}
-        traces.append(scatter(x, np.full(len(x), y), hover, **marks))
-        side: dict[str, Any] = {"yanchor": "bottom", "yshift": 8} if y else {"yanchor": "top"}
-        side |= {} if y else {"yshift": -8}
-        called = model_labels([name], LEGEND)[0]
-        shown = {*np.linspace(0, len(own) - 1, min(len(own), 7)).round().astype(int).tolist()}
-        font = {"size": SIZE - 2, "color": GREY}
-        layout["annotations"] += [
-            note(str(layer[1]), float(x[at]), y, font=font, **side)
-            for at, layer in enumerate(own)
-            if at in shown
-        ]
-        layout["annotations"].append(note(called, 0, y, within="x", xanchor="right", xshift=-12))
+    traces = list[Trace]()
+    for (i, j), strong in zip(path, strength, strict=True):
+        line = {"color": faded(PALETTE[0], float(strong)), "width": 2}
+        traces.append(scatter([across[0][i], across[1][j]], [1, 0], mode="lines", line=line))
+    layout: dict[str, Any] = quiet_layout(190) | {"annotations": [], "showlegend": False}
+    for name, row, x, y in zip(pair, layers, across, (1, 0), strict=True):
+        hover = [f"<b>{layer_title(layer)}</b>" for layer in row]
+        labelled = np.linspace(0, len(row) - 1, min(len(row), 7)).round()
+        marks = scatter(x, np.full(len(x), y), hover, "markers+text") | {
+            "marker": {"color": GREY, "size": 7},
+            "text": [str(layer[1]) if at in labelled else "" for at, layer in enumerate(row)],
+            "textposition": "top center" if y else "bottom center",
+            "textfont": {"size": SIZE - 2, "color": GREY},
+            "cliponaxis": False,
+        }
+        traces.append(marks)
+        label = model_labels([name], LEGEND)[0]
+        layout["annotations"].append(note(label, 0, y, within="x", xanchor="right", xshift=-12))
     bare = {"showgrid": False, "zeroline": False, "showticklabels": False, "ticks": ""}
     layout["xaxis"] |= bare | {"range": [-0.02, 1.02], "showline": False}
     layout["yaxis"] |= bare | {"range": [-0.35, 1.35], "showline": False}

@@ -55,9 +55,7 @@ def group_profiles(
     noise: pd.DataFrame | None = None,
     subjects: Mapping[str, str] | None = None,
 ) -> go.Figure:
-    """The mean importance of each feature over relative depth, a panel a group.
-
-    A band is the interval over members, where there are two.
+    """Mean importance of each feature over relative depth, a panel a group; bands over members.
 
     Parameters
     ----------
@@ -73,12 +71,12 @@ def group_profiles(
     layout, places = panel_layout(titles, height=300, across=across)
     colors, named, traces = feature_colors(features), subjects or {}, list[Trace]()
     for group, (ref, first) in zip(groups, places, strict=True):
-        own = profiles[profiles["group"] == group].rename(columns={"importance": "value"})
+        rows = profiles[profiles["group"] == group].rename(columns={"importance": "value"})
         subject, drawn = named.get(group, ""), list[Trace]()
-        for name, line in own.groupby("feature", sort=False):
+        for name, line in rows.groupby("feature", sort=False):
             at = [layer_in_model((subject, n)) for n in line["layer"]]
-            drawn += line_of(line, at, line["depth"], str(name), colors)
-        depth = own.drop_duplicates("layer").set_index("layer")["depth"]
+            drawn += feature_line(line, at, line["depth"], str(name), colors)
+        depth = rows.drop_duplicates("layer").set_index("layer")["depth"]
         if noise is not None:
             of_group = noise[(noise["group"] == group) & noise["layer"].isin(depth.index)]
             of_group = of_group.assign(depth=of_group["layer"].map(depth))
@@ -97,7 +95,7 @@ def group_profiles(
     return go.Figure(once_in_legend(traces), layout)
 
 
-def line_of(
+def feature_line(
     line: pd.DataFrame,
     at: Sequence[str],
     x: Any,
@@ -106,10 +104,7 @@ def line_of(
 ) -> list[Trace]:
     """The line of a feature over x, or of the held-out ρ (""), with its band.
 
-    Parameters
-    ----------
-    line : value, lower, upper
-    at : what each point is called on hovering
+    `line` has the columns value, lower, upper; `at` is each point's name on hovering.
     """
     called = feature_name(feature) if feature else "held-out ρ"
     ends = line["lower"], line["upper"]
@@ -123,13 +118,10 @@ def line_of(
 
 
 def group_similarity(table: pd.DataFrame, *, narrow: bool = False) -> go.Figure:
-    """The mean RSA within each group (on the diagonal) and between every two, with intervals.
+    """Mean RSA within each group (on the diagonal) and between every two, with intervals.
 
-    Parameters
-    ----------
-    table : group_a, group_b, pairs (of different models), rsa, lower, upper; each pair of groups
-        once. A group of one has no pair of its own: its cell is empty
-    narrow : for one column of a journal: intervals stand on two lines
+    Columns of the table: group_a, group_b, pairs (of different models), rsa, lower, upper; each
+    pair of groups once. The cell of a group of one is empty. `narrow` is one column of a journal.
     """
     groups = list(dict.fromkeys((*table["group_a"], *table["group_b"])))
     place, n = {name: at for at, name in enumerate(groups)}, len(groups)
@@ -145,8 +137,8 @@ def group_similarity(table: pd.DataFrame, *, narrow: bool = False) -> go.Figure:
             between = f"{low} to<br>{high}" if narrow else f"{low} to {high}"
             small = f"<span style='font-size:{SIZE - 3}px'>{between}</span>"
             texts[at] = f"<b>{texts[at]}</b><br>{small}"
-    said = {"text": texts, "texttemplate": "%{text}", "textfont": {"size": SIZE - 2 * narrow}}
-    cells = heatmap(values, hover, coloraxis="coloraxis", xgap=2, ygap=2, **said)
+    labels = {"text": texts, "texttemplate": "%{text}", "textfont": {"size": SIZE - 2 * narrow}}
+    cells = heatmap(values, hover, coloraxis="coloraxis", xgap=2, ygap=2, **labels)
     # Names that lie flat take less.
     flat = n < 3 or (not narrow and n <= _INTERVALS)
     below, wide = 90 if flat else 150, 1.0 if narrow else min(1.0, _WIDE * n)
@@ -168,12 +160,9 @@ def _hover(row: Mapping[Any, Any]) -> str:
 
 
 def universality(table: pd.DataFrame) -> go.Figure:
-    """Bar chart of the universality of each term: similarity between groups over that within.
+    """Bar chart of the universality of each term that has one: between groups over within.
 
-    Parameters
-    ----------
-    table : term, universality, universality_lower, universality_upper; terms without one are left
-        out
+    Columns of the table: term, universality, universality_lower, universality_upper.
     """
     known = table[table["universality"].notna()]
     names = [_NAMES.get(term) or feature_name(term) for term in map(str, known["term"])]
@@ -191,28 +180,23 @@ def _place(step: Any, first: int) -> Any:
 
 def _ticks(steps: Sequence[int], first: int) -> dict[str, list[Any]]:
     """Places and texts of the ticks: each step where there are few, else powers of ten, and 0."""
-    kept = list(steps)
-    if len(kept) > 5:
+    labelled = list(steps)
+    if len(labelled) > 5:
         powers = [10**k for k in range(16) if first <= 10**k < steps[-1]]
-        kept = sorted({steps[0], *powers, steps[-1]})
-    places = _place(np.array(kept), first).tolist()
+        labelled = sorted({steps[0], *powers, steps[-1]})
+    places = _place(np.array(labelled), first).tolist()
     span, apart = places[-1] - places[0] or 1.0, list[int]()
     for at, place in enumerate(places):
         if not apart or (place - places[apart[-1]]) / span > 0.11:
             apart.append(at)
-    return {"tickvals": [places[k] for k in apart], "ticktext": [f"{kept[k]:,}" for k in apart]}
+    return {"tickvals": [places[k] for k in apart], "ticktext": [f"{labelled[k]:,}" for k in apart]}
 
 
 def trajectories(table: pd.DataFrame, features: Sequence[str], *, across: int = 3) -> go.Figure:
-    """The importance of each feature and the held-out ρ over the steps of training.
+    """Importance of each feature and held-out ρ over the steps of training; bands over seeds.
 
-    A band is the interval over seeds; it is drawn where there is one at two steps at least.
-
-    Parameters
-    ----------
-    table : trajectory, step, seeds, quantity, feature, value, lower, upper; a row a trajectory,
-        step, quantity and feature
-    features : of all analyses that are to have the same colours
+    Columns of the table: trajectory, step, seeds, quantity, feature, value, lower, upper. Features
+    are those of all analyses that are to have the same colours.
     """
     names = list(dict.fromkeys(table["trajectory"]))
     seeds = table.groupby("trajectory", sort=False)["seeds"].agg(["min", "max"])
@@ -224,10 +208,10 @@ def trajectories(table: pd.DataFrame, features: Sequence[str], *, across: int = 
     low, high = (float(_place(step, start)) for step in (steps[0], steps[-1]))
     around = 0.04 * (high - low or 1.0)
     for name, (ref, first) in zip(names, places, strict=True):
-        own = table[table["trajectory"] == name].sort_values("step", kind="stable")
-        for (_, feature), line in own.groupby(["quantity", "feature"], sort=False):
+        rows = table[table["trajectory"] == name].sort_values("step", kind="stable")
+        for (_, feature), line in rows.groupby(["quantity", "feature"], sort=False):
             called = [f"step {step:,}" for step in line["step"]]
-            drawn = line_of(line, called, _place(line["step"], start), str(feature), colors)
+            drawn = feature_line(line, called, _place(line["step"], start), str(feature), colors)
             traces += in_panel(ref, drawn)
         layout[f"xaxis{ref}"] |= {**ticks, "range": [low - around, high + around]}
         layout[f"xaxis{ref}"]["title"]["text"] = "training step"
@@ -250,22 +234,22 @@ def _seeds(least: int, most: int) -> str:
 )
 def draw_group_profiles(context: FigureContext) -> RenderedFigure | None:
     """The mean importance profile of each group."""
-    found = grouped_models(context)
-    if found is None:
+    summary = grouped_models(context)
+    if summary is None:
         return None
     noise, across = known_ceilings(context), 2 if context.drawing.narrow else 3
     layers, axes = subjects_of(context.analysis), context.names.axes
     subjects = {group: every[0][0] for (group, _), every in layers.items() if every[0][0] in axes}
-    along = context.along if {*found.members.groups} <= {*subjects} else "relative depth"
+    along = context.along if {*summary.members.groups} <= {*subjects} else "relative depth"
     return RenderedFigure(
         group_profiles(
-            found.profiles, context.terms, across=across, noise=noise, subjects=subjects
+            summary.profiles, context.terms, across=across, noise=noise, subjects=subjects
         ),
         "Mean profiles of the groups",
         f"Mean importance of each feature over {along}, per group of models. Bands: 95 % CI "
-        f"over {found.over}, where n is two or more. {f'{CEILING} ' if noise is not None else ''}"
-        f"{sizes(found)} {context.basis}",
-        found.profiles,
+        f"over {summary.over}, where n is two or more. {f'{CEILING} ' if noise is not None else ''}"
+        f"{sizes(summary)} {context.basis}",
+        summary.profiles,
     )
 
 
@@ -277,16 +261,16 @@ def draw_group_profiles(context: FigureContext) -> RenderedFigure | None:
 )
 def draw_group_similarity(context: FigureContext) -> RenderedFigure | None:
     """The mean RSA within and between groups, as a matrix."""
-    found = grouped_models(context)
-    if found is None or len(found.members.members) < 2:
+    summary = grouped_models(context)
+    if summary is None or len(summary.members.members) < 2:
         return None
     return RenderedFigure(
-        group_similarity(found.similarity, narrow=context.drawing.narrow),
+        group_similarity(summary.similarity, narrow=context.drawing.narrow),
         "Similarity within and between groups",
         "Mean RSA of pairs of different models at equal relative depth: within a group on the "
-        f"diagonal, else between two. 95 % CI over {found.over} (three models a group or more). "
-        f"{sizes(found)} {context.computed_on}",
-        found.similarity,
+        f"diagonal, else between two. 95 % CI over {summary.over} (three models a group or more). "
+        f"{sizes(summary)} {context.computed_on}",
+        summary.similarity,
     )
 
 
@@ -298,16 +282,16 @@ def draw_group_similarity(context: FigureContext) -> RenderedFigure | None:
 )
 def draw_universality(context: FigureContext) -> RenderedFigure | None:
     """Figure of the terms' universality; None where members of no group surely share any."""
-    found = grouped_models(context)
-    if found is None or found.universality["universality"].isna().all():
+    summary = grouped_models(context)
+    if summary is None or summary.universality["universality"].isna().all():
         return None
     return RenderedFigure(
-        universality(found.universality),
+        universality(summary.universality),
         "Universality of the contributions",
         "Mean contribution between groups, over that within groups. 95 % CI over "
-        f"{found.over}. Left out: contributions within groups not clearly above 0. "
-        f"{of_chance(found.chance)} {sizes(found)} {context.computed_on}",
-        found.universality,
+        f"{summary.over}. Left out: contributions within groups not clearly above 0. "
+        f"{of_chance(summary.chance)} {sizes(summary)} {context.computed_on}",
+        summary.universality,
     )
 
 
@@ -320,10 +304,10 @@ def draw_universality(context: FigureContext) -> RenderedFigure | None:
 )
 def draw_trajectories(context: FigureContext) -> RenderedFigure | None:
     """Importances over the steps of training."""
-    found = trainings(context)
-    if found is None:
+    summary = trainings(context)
+    if summary is None:
         return None
-    table = found.trajectories[found.trajectories["layer"].isna()]
+    table = summary.trajectories[summary.trajectories["layer"].isna()]
     return RenderedFigure(
         trajectories(table, context.terms, across=context.across),
         "Importance of each feature over training",

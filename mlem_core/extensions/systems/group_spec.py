@@ -129,13 +129,18 @@ class GroupOptions(ModelSource):
 
         Rows are of `models` alone.
         """
-        grouped = {one for _, members in self.groups for one in members}
-        trained = {one for _, members in self.trajectories for one in members}
+        grouped = {model for _, members in self.groups for model in members}
+        trained = {model for _, members in self.trajectories for model in members}
         left_aside = trained if grouped & {*models} else set[str]()
-        rows = [Member(name, one) for name, own in self.groups for one in own if one in models]
-        rows += [Member(one, one) for one in models if one not in grouped | left_aside]
-        for name, own in trajectories_of(self.trajectories, models):
-            rows += [Member(name, one, step_of(one)) for one in own]
+        rows = [
+            Member(name, model)
+            for name, members_there in self.groups
+            for model in members_there
+            if model in models
+        ]
+        rows += [Member(model, model) for model in models if model not in grouped | left_aside]
+        for name, members_there in trajectories_of(self.trajectories, models):
+            rows += [Member(name, model, step_of(model)) for model in members_there]
         return rows
 
     def names_in_choices(self) -> NamesInChoices:
@@ -185,30 +190,31 @@ def labels_of(groups: Groups, labels: Groups, models: Sequence[str]) -> dict[str
     Raises InputError: a label of another form; a factor with two values for one model.
     """
     members = {name: (name,) for name in models} | dict(groups)
-    found: dict[str, dict[str, str]] = {}
-    for name, given in labels:
-        for label in given:
+    factors: dict[str, dict[str, str]] = {}
+    for name, texts in labels:
+        for label in texts:
             factor, _, value = label.partition(":")
             if not (factor and value):
                 raise InputError(
                     f"the label {short(label)} of {name!r} is not of the form FACTOR:VALUE."
                 )
             for model in members[name]:
-                if found.setdefault(factor, {}).setdefault(model, value) != value:
+                if factors.setdefault(factor, {}).setdefault(model, value) != value:
                     raise InputError(
-                        f"the {short(factor)} of {model!r} is {found[factor][model]!r} and "
+                        f"the {short(factor)} of {model!r} is {factors[factor][model]!r} and "
                         f"{value!r}; expected one of them."
                     )
     return {
-        factor: tuple(values.get(model, "") for model in models) for factor, values in found.items()
+        factor: tuple(values.get(model, "") for model in models)
+        for factor, values in factors.items()
     }
 
 
 def kinds_of(cells: Sequence[str | None]) -> list[str]:
     """Kinds of `PROPERTY_KINDS` that a property with these cells can have."""
-    own = without_marks([cell or None for cell in cells])
-    ordered = guess_kind(own) == "ordered"
-    numbers = [number_of(cell) or 0.0 for cell in own if ordered and cell is not None]
+    values = without_marks([cell or None for cell in cells])
+    ordered = guess_kind(values) == "ordered"
+    numbers = [number_of(cell) or 0.0 for cell in values if ordered and cell is not None]
     able = {"number": ordered, "log": ordered and min(numbers) > 0}
     return [kind for kind in PROPERTY_KINDS if able.get(kind, True)]
 
@@ -231,17 +237,17 @@ def step_of(member: str) -> int:
     Raises InputError: its revision does not end in a number.
     """
     run, _, revision = member.rpartition("@")
-    found = _STEP.search(revision)
+    number = _STEP.search(revision)
     if run and is_control(member):
         return 0
     no_step = _COMMIT.fullmatch(revision) or _SEED.fullmatch(revision)
-    if not run or found is None or no_step:
+    if not run or number is None or no_step:
         raise InputError(
             f"the member {short(member)} of a trajectory has no training step; expected a "
             "revision that ends in the training step, such as "
             f"{short(run or member).strip(chr(39))}@step1000."
         )
-    return int(found[0])
+    return int(number[0])
 
 
 def _check_steps(called: str, members: Sequence[str]) -> None:
@@ -263,9 +269,9 @@ def _check_steps(called: str, members: Sequence[str]) -> None:
 
 def trajectories_of(trajectories: Groups, models: Sequence[str]) -> Groups:
     """Trajectories that still have two steps of these models, each with its members among them."""
-    kept = []
+    remaining = []
     for name, members in trajectories:
         there = tuple(member for member in members if member in models)
         if len(set(map(step_of, there))) > 1:
-            kept.append((name, there))
-    return tuple(kept)
+            remaining.append((name, there))
+    return tuple(remaining)

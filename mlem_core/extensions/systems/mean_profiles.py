@@ -80,26 +80,28 @@ def mean_profiles(
         rows = _with_mean(members, group, values)
         left = None
         if stimuli is not None:
-            left = np.stack([_with_mean(members, group, one) for one in stimuli.without])
+            left = np.stack(
+                [_with_mean(members, group, replicate) for replicate in stimuli.without]
+            )
         steps = members.steps[members.members_of(group)]
         for step in np.unique(steps):
-            own, without = rows[steps == step], None
+            at_step, without = rows[steps == step], None
             if left is not None and stimuli is not None:
                 without = Left(left[:, steps == step], stimuli.sizes)
-            mean, lower, upper, *_ = mean_estimate(own, without)
-            sd = own.std(axis=0, ddof=1) if len(own) > 1 else np.full_like(mean, np.nan)
+            mean, lower, upper, *_ = mean_estimate(at_step, without)
+            sd = at_step.std(axis=0, ddof=1) if len(at_step) > 1 else np.full_like(mean, np.nan)
             table = depths.merge(quantities, how="cross").assign(
                 value=mean.ravel(), sd=sd.ravel(), lower=lower.ravel(), upper=upper.ravel()
             )
-            tables.append(table.assign(group=name, step=int(step), members=len(own)))
-    found = pd.concat(tables or [pd.DataFrame(columns=list(COLUMNS))], ignore_index=True)
-    return found[list(COLUMNS)].astype({"layer": "Int64"})
+            tables.append(table.assign(group=name, step=int(step), members=len(at_step)))
+    profiles = pd.concat(tables or [pd.DataFrame(columns=list(COLUMNS))], ignore_index=True)
+    return profiles[list(COLUMNS)].astype({"layer": "Int64"})
 
 
 def _with_mean(members: Members, group: int, values: FloatArray) -> FloatArray:
     """(n_in_group, n_depths + 1, n_columns) the profiles of members, and last the mean of each."""
-    own = members.profiles_of(group, values)
-    return np.concatenate((own, own.mean(axis=1, keepdims=True)), axis=1)
+    profiles = members.profiles_of(group, values)
+    return np.concatenate((profiles, profiles.mean(axis=1, keepdims=True)), axis=1)
 
 
 REPLICATES = 1000
@@ -153,7 +155,7 @@ def estimate(
             for step, weights in zip(moved, drawn, strict=True)
         ]
     )
-    reach = reach_of(np.stack(variance), np.array(freedom))
+    reach = interval_reach(np.stack(variance), np.array(freedom))
     # Members that are drawn so that nothing is compared say nothing of the shape.
     replicates = np.where(np.isfinite(replicates), replicates, value)
     return Estimate(value, *shaped(value, replicates, reach))
@@ -176,16 +178,16 @@ def _member_variance(
     return variances, freedom
 
 
-def reach_of(variances: FloatArray, freedom: IntArray) -> FloatArray:
+def interval_reach(variances: FloatArray, freedom: IntArray) -> FloatArray:
     """Half-width of an interval whose variance is a sum of several (n, ...), each of few units.
 
     Source: Welch (1947); Satterthwaite (1946), for the degrees of freedom.
     """
-    whole = variances.sum(axis=0)
+    total = variances.sum(axis=0)
     shares = (variances**2 / freedom.reshape(-1, *[1] * (variances.ndim - 1))).sum(axis=0)
     varies = shares > 0
-    degrees = np.divide(whole**2, shares, out=np.ones_like(whole), where=varies)
-    reach: FloatArray = np.sqrt(whole) * student_quantile(degrees)
+    degrees = np.divide(total**2, shares, out=np.ones_like(total), where=varies)
+    reach: FloatArray = np.sqrt(total) * student_quantile(degrees)
     return reach
 
 
@@ -208,5 +210,5 @@ def mean_estimate(values: FloatArray, stimuli: Left | None = None) -> Estimate:
     if stimuli is not None:
         variances.append(standard_error(stimuli.without.mean(axis=1), stimuli.sizes) ** 2)
         freedom.append(min(stimuli.sizes) - 1)
-    reach = reach_of(np.stack(variances), np.array(freedom))
+    reach = interval_reach(np.stack(variances), np.array(freedom))
     return Estimate(mean, mean - reach, mean + reach)

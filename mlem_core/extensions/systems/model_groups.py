@@ -86,7 +86,7 @@ class Members:
 
     def shallowest(self, group: int) -> int:
         """The number of the member with the fewest layers, the first of several."""
-        return int(min(self.members_of(group), key=lambda one: len(self.places[one])))
+        return int(min(self.members_of(group), key=lambda member: len(self.places[member])))
 
     def matched(self, a: int, b: int) -> tuple[IntArray, IntArray]:
         """Places of the layers of two members that have the same relative depth.
@@ -94,19 +94,21 @@ class Members:
         Each layer of the one with fewer layers and the other's nearest in depth, the lower of two
         as near; members with as many layers are matched layer by layer.
         """
-        one, other = self.places[a], self.places[b]
-        if len(one) == len(other):
-            return one, other
-        if len(one) > len(other):
+        places, others = self.places[a], self.places[b]
+        if len(places) == len(others):
+            return places, others
+        if len(places) > len(others):
             second, first = self.matched(b, a)
             return first, second
         apart = np.abs(self.depths[a][:, None] - self.depths[b][None, :])
-        return one, other[apart.round(12).argmin(axis=1)]
+        return places, others[apart.round(12).argmin(axis=1)]
 
     def profiles_of(self, group: int, values: FloatArray) -> FloatArray:
         """(n_in_group, n_depths, n_columns) of values (n_layers, n_columns), at the shallowest."""
         first = self.shallowest(group)
-        return np.stack([values[self.matched(first, one)[1]] for one in self.members_of(group)])
+        return np.stack(
+            [values[self.matched(first, member)[1]] for member in self.members_of(group)]
+        )
 
 
 def model_similarity(squares: FloatArray, members: Members) -> FloatArray:
@@ -147,8 +149,8 @@ def group_means(
     (..., n_groups, n_groups); NaN where there is no pair of different members
     """
     n_groups = int(group_of.max()) + 1
-    own = np.ones(len(group_of)) if weights is None else weights
-    belongs = np.eye(n_groups)[group_of] * own[:, None]
+    counts = np.ones(len(group_of)) if weights is None else weights
+    belongs = np.eye(n_groups)[group_of] * counts[:, None]
     known = np.where(np.eye(len(group_of), dtype=bool), 0.0, matrix)
     pairs = belongs.T @ (1.0 - np.eye(len(group_of))) @ belongs
     sums = belongs.T @ known @ belongs
@@ -219,7 +221,7 @@ class Measured(NamedTuple):
     squares: Squares | None = None
 
 
-def warped_distance(one: FloatArray, other: FloatArray) -> FloatArray:
+def warped_distance(first: FloatArray, second: FloatArray) -> FloatArray:
     """Distance of two sequences of profiles by dynamic time warping: (...).
 
     The cost of two layers is the Euclidean distance of their profiles. A step along both sequences
@@ -227,18 +229,18 @@ def warped_distance(one: FloatArray, other: FloatArray) -> FloatArray:
 
     Parameters
     ----------
-    one, other : (..., n, n_features) and (..., m, n_features), each by depth
+    first, second : (..., n, n_features) and (..., m, n_features), each by depth
 
     Source: Sakoe and Chiba (1978), symmetric form, without slope constraint.
     """
-    total = _accumulated(one, other)[0]
+    total = _accumulated(first, second)[0]
     return np.asarray(total[-1, -1] / sum(total.shape[:2]))
 
 
-def warping_path(one: FloatArray, other: FloatArray) -> IntArray:
+def warping_path(first: FloatArray, second: FloatArray) -> IntArray:
     """(n_steps, 2) layers that `warped_distance` puts together, of (n, k) and (m, k) profiles."""
-    total, cost = _accumulated(one, other)
-    i, j = len(one) - 1, len(other) - 1
+    total, cost = _accumulated(first, second)
+    i, j = len(first) - 1, len(second) - 1
     path = [(i, j)]
     while i or j:
         steps = [(i - 1, j - 1, 2), (i - 1, j, 1), (i, j - 1, 1)]
@@ -250,11 +252,11 @@ def warping_path(one: FloatArray, other: FloatArray) -> IntArray:
     return np.array(path[::-1])
 
 
-def _accumulated(one: FloatArray, other: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _accumulated(first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Least cost of all ways to each two layers, and the cost of these two: (n, m, ...) each."""
     from mlem_core.pairs.kernels.scores import least_costs
 
-    cost = np.sqrt(((one[..., :, None, :] - other[..., None, :, :]) ** 2).sum(axis=-1))
+    cost = np.sqrt(((first[..., :, None, :] - second[..., None, :, :]) ** 2).sum(axis=-1))
     n, m = cost.shape[-2:]
     cost = np.ascontiguousarray(np.moveaxis(cost, (-2, -1), (0, 1)))
     total = np.empty_like(cost)
@@ -262,7 +264,7 @@ def _accumulated(one: FloatArray, other: FloatArray) -> tuple[FloatArray, FloatA
     return total, cost
 
 
-def of_profiles(
+def profile_distances(
     results: Results, layers: Sequence[Layer], members: Members, left: Left | None = None
 ) -> Measured:
     """Warped distances of the held-out importance profiles, the mean over folds.
@@ -298,7 +300,7 @@ def of_profiles(
     return Measured(values, Left(moved, left.sizes), folds, chance)
 
 
-def of_best_match(
+def best_match_distances(
     halves: FloatArray, members: Members, squares: FloatArray, left: Left | None = None
 ) -> Measured:
     """1 less the similarity of layers that are matched by it in the other half of the stimuli.
@@ -334,7 +336,7 @@ def of_best_match(
     return Measured(values, moved)
 
 
-def of_similarity(matrix: FloatArray, left: Left | None = None) -> Measured:
+def similarity_distances(matrix: FloatArray, left: Left | None = None) -> Measured:
     """1 less the similarity (n_systems, n_systems) of systems, as `model_similarity` gives it."""
     same = np.eye(len(matrix), dtype=bool)
     if left is not None:
@@ -342,7 +344,7 @@ def of_similarity(matrix: FloatArray, left: Left | None = None) -> Measured:
     return Measured(np.where(same, 0.0, 1.0 - matrix), left)
 
 
-def table_of_distances(measured: Mapping[str, Measured], members: Members) -> pd.DataFrame:
+def distance_table(measured: Mapping[str, Measured], members: Members) -> pd.DataFrame:
     """Distances as a table, a row for each measure and two systems; bounds are NaN without blocks.
 
     Returns

@@ -32,7 +32,7 @@ FEATURES = "features"
 STAGE = EntryKind("noise-ceilings", 1, pd.DataFrame)
 
 
-def noise_ceiling(ranks: Iterable[NDArray[np.uint32]], kept: PairRanks) -> tuple[float, float]:
+def noise_ceiling(ranks: Iterable[NDArray[np.uint32]], layers: PairRanks) -> tuple[float, float]:
     """Lower and upper noise ceiling of the RSA with n subjects.
 
     As `rsatoolbox.inference.boot_noise_ceiling` with the method "spearman".
@@ -40,17 +40,17 @@ def noise_ceiling(ranks: Iterable[NDArray[np.uint32]], kept: PairRanks) -> tuple
     Parameters
     ----------
     ranks : the doubled ranks (n_pairs,) of each subject
-    kept : has room for 2n + 1 layers
+    layers : has room for 2n + 1 layers
     """
-    n, total = kept.n_layers // 2, np.zeros(kept.n_pairs)
-    for subject, own in enumerate(ranks):
-        kept.put(subject, own)
-        total += own
+    n, total = layers.n_layers // 2, np.zeros(layers.n_pairs)
+    for subject, subject_ranks in enumerate(ranks):
+        layers.put(subject, subject_ranks)
+        total += subject_ranks
     for subject in range(n):
-        others = total - kept.read(subject, 0, kept.n_pairs)
-        kept.put(n + subject, pair_ranks(others, overwrite=True, threads=cores()))
-    kept.put(2 * n, pair_ranks(total, overwrite=True, threads=cores()))
-    rsa = kept.rsa()
+        others = total - layers.read(subject, 0, layers.n_pairs)
+        layers.put(n + subject, pair_ranks(others, overwrite=True, threads=cores()))
+    layers.put(2 * n, pair_ranks(total, overwrite=True, threads=cores()))
+    rsa = layers.rsa()
     return float(np.diagonal(rsa[:n, n : 2 * n]).mean()), float(rsa[:n, 2 * n].mean())
 
 
@@ -60,16 +60,16 @@ def subjects_of(analysis: Analysis) -> dict[tuple[str, int], tuple[Layer, ...]]:
     A layer is there where every subject has it, under the same name.
     """
     files, names = dict(analysis.spec.representations), analysis.layer_names
-    there, found = dict.fromkeys(analysis.layers), {}
+    there, layers_by_group = dict.fromkeys(analysis.layers), {}
     for group, members in analysis.spec.groups:
-        own = [one for one in members if one in {model for model, _ in there}]
-        if len(own) < 2 or not {*own} <= {*files}:
+        subjects = [member for member in members if member in {model for model, _ in there}]
+        if len(subjects) < 2 or not {*subjects} <= {*files}:
             continue
-        for number in (number for model, number in there if model == own[0]):
-            every = tuple((one, number) for one in own)
-            if {*every} <= {*there} and len({names.get(one) for one in every}) == 1:
-                found[group, number] = every
-    return found
+        for number in (number for model, number in there if model == subjects[0]):
+            layers = tuple((subject, number) for subject in subjects)
+            if {*layers} <= {*there} and len({names.get(layer) for layer in layers}) == 1:
+                layers_by_group[group, number] = layers
+    return layers_by_group
 
 
 def noise_ceilings(
@@ -79,10 +79,6 @@ def noise_ceilings(
 
     Raises InputError: a file of a subject that has gone or changed.
 
-    Parameters
-    ----------
-    progress : called with the number of layers done and their total
-
     Returns
     -------
     group, layer (its number), lower, upper, n (subjects); no rows without such a group
@@ -91,12 +87,17 @@ def noise_ceilings(
     def make() -> pd.DataFrame:
         rows, layers = [], subjects_of(analysis)
         subjects = dict.fromkeys(model for every in layers.values() for model, _ in every)
-        sources = {one: representations_of(analysis, one, store) for one in subjects}
+        sources = {subject: representations_of(analysis, subject, store) for subject in subjects}
 
         def ranks(layer: Layer) -> NDArray[np.uint32]:
-            given, distance = sources[layer[0]][layer[1]], analysis.spec.distance_of(layer[0])
+            representations, distance = (
+                sources[layer[0]][layer[1]],
+                analysis.spec.distance_of(layer[0]),
+            )
             name, design = layer_name(layer), analysis.design
-            squared = squared_distances(given, distance, design=design, layer=name, threads=cores())
+            squared = squared_distances(
+                representations, distance, design=design, layer=name, threads=cores()
+            )
             return pair_ranks(squared, overwrite=True, threads=cores())
 
         for (group, number), every in counted(layers.items(), len(layers), progress):
@@ -134,15 +135,15 @@ def ceiling_tables(
     if not layers:
         return {}
     ceilings = noise_ceilings(analysis, store, progress)
-    ceilings = ceilings[[(own.group, own.layer) in layers for own in ceilings.itertuples()]]
+    ceilings = ceilings[[(row.group, row.layer) in layers for row in ceilings.itertuples()]]
     rho = results.scores.groupby(["model", "layer"])["rho"].mean()
     place = {layer: at for at, layer in enumerate(analysis.layers)}
     tables = []
     for group, number, lower, upper, _ in ceilings.itertuples(index=False):
         subjects, members = list(layers[group, number]), dict(analysis.spec.groups)[group]
-        others = [one for one in results.layers if one[0] not in members]
-        at = [[place[one] for one in own] for own in (others, subjects)]
-        rsa = analysis.rsa[np.ix_(*at)].mean(axis=1) if others else []
+        others = [layer for layer in results.layers if layer[0] not in members]
+        at, at_subjects = ([place[layer] for layer in rows] for rows in (others, subjects))
+        rsa = analysis.rsa[np.ix_(at, at_subjects)].mean(axis=1) if others else []
         table = pd.DataFrame([(FEATURES, None), *others], columns=["model", "layer"])
         table = table.assign(group=group, group_layer=number, rsa=[rho.loc[subjects].mean(), *rsa])
         for name, end in (("share_of_lower", lower), ("share_of_upper", upper)):

@@ -60,8 +60,15 @@ class Properties:
 
         Raises InputError: a group of a property that is not there, or that is in two groups.
         """
-        values = values_by_name(cells, kinds)
-        kept = {name: own for name, own in values.items() if (same_label(own) < 1).any()}
+        kind_of = dict(kinds)
+        values = {
+            name: kind_and_values(column, kind_of.get(name, ""))[1]
+            for name, column in cells.items()
+            if kind_of.get(name) != "ignore"
+        }
+        varying = {
+            name: column for name, column in values.items() if (same_label(column) < 1).any()
+        }
         seen: dict[str, str] = {}
         for group, names in groups:
             for name in names:
@@ -72,8 +79,8 @@ class Properties:
                         "expected it in one."
                     )
                 seen[name] = group
-        there = {group: tuple(name for name in names if name in kept) for group, names in groups}
-        return cls(kept, {group: names for group, names in there.items() if names})
+        there = {group: tuple(name for name in names if name in varying) for group, names in groups}
+        return cls(varying, {group: names for group, names in there.items() if names})
 
     @property
     def parts(self) -> dict[str, tuple[str, ...]]:
@@ -94,7 +101,7 @@ class Properties:
 
     def distances(self) -> FloatArray:
         """(n_properties, n_systems, n_systems) from 0 to 1; 0 where a value is unknown."""
-        return np.stack([1.0 - same_label(own) for own in self.values.values()])
+        return np.stack([1.0 - same_label(values) for values in self.values.values()])
 
     def correlations(self) -> pd.DataFrame:
         """Correlations of the distances of every two properties: property, other, r."""
@@ -124,35 +131,23 @@ class Properties:
         ]
 
 
-def values_by_name(
-    cells: Mapping[str, Sequence[str | None]], kinds: Iterable[tuple[str, str]] = ()
-) -> dict[str, Values]:
-    """Values of properties by name; `kinds` are those that are not guessed."""
-    asked = dict(kinds)
-    return {
-        name: kind_and_values(own, asked.get(name, ""))[1]
-        for name, own in cells.items()
-        if asked.get(name) != "ignore"
-    }
-
-
-def kind_and_values(cells: Sequence[str | None], given: str = "") -> tuple[str, Values]:
+def kind_and_values(cells: Sequence[str | None], kind: str = "") -> tuple[str, Values]:
     """Kind of a property ("date", "number", "log" or "class") and its values.
 
     Parameters
     ----------
-    given : of `mlem_core.extensions.systems.group_spec.kinds_of`; empty: it is guessed
+    kind : of `mlem_core.extensions.systems.group_spec.kinds_of`; empty: it is guessed
     """
-    own = without_marks(cells)
-    known = [cell for cell in own if cell is not None and given != "class"]
+    values = without_marks(cells)
+    known = [cell for cell in values if cell is not None and kind != "class"]
     if known and all(_DATE.fullmatch(cell) for cell in known):
-        return "date", np.array([np.nan if cell is None else _year(cell) for cell in own])
-    if known and guess_kind(own) == "ordered":
-        numbers = np.array([np.nan if cell is None else number_of(cell) for cell in own])
+        return "date", np.array([np.nan if cell is None else _year(cell) for cell in values])
+    if known and guess_kind(values) == "ordered":
+        numbers = np.array([np.nan if cell is None else number_of(cell) for cell in values])
         low, high = np.nanmin(numbers), np.nanmax(numbers)
-        log = given == "log" or (not given and low > 0 and high >= LOG_RANGE * low)
+        log = kind == "log" or (not kind and low > 0 and high >= LOG_RANGE * low)
         return ("log", np.log10(numbers)) if log else ("number", numbers)
-    return "class", ["" if cell is None else cell for cell in own]
+    return "class", ["" if cell is None else cell for cell in values]
 
 
 def _year(cell: str) -> float:

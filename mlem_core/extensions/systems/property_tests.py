@@ -87,9 +87,9 @@ def same_label(values: Values) -> FloatArray:
         apart = np.abs(np.subtract.outer(values, values))
         largest = np.nanmax(apart, initial=0.0)
         return 1.0 - np.nan_to_num(apart / (largest or 1.0))
-    found = np.array(values, dtype=object)
-    unknown = found == ""
-    same = (found[:, None] == found[None, :]) | unknown[:, None] | unknown
+    labels = np.array(values, dtype=object)
+    unknown = labels == ""
+    same = (labels[:, None] == labels[None, :]) | unknown[:, None] | unknown
     return np.asarray(same, dtype=np.float64)
 
 
@@ -117,15 +117,15 @@ def permutation_tests(
         system is one, where there are groups
     n_permutations : where not every order is looked at, so many random ones
     """
-    found, notes = list[PropertyTest](), list[str]()
+    tests, notes = list[PropertyTest](), list[str]()
     if why := _untestable(similarity):
-        return found, [f"No test of {listed(list(properties))}: {why}"]
+        return tests, [f"No test of {listed(list(properties))}: {why}"]
     for name in properties:
         if why := _inseparable(name, properties):
             notes.append(f"No test of {name}: {why}")
         else:
-            found.append(_tested(similarity, properties, name, n_permutations, seed))
-    return found, notes
+            tests.append(_tested(similarity, properties, name, n_permutations, seed))
+    return tests, notes
 
 
 def _tested(
@@ -135,13 +135,13 @@ def _tested(
     n_permutations: int,
     seed: int,
 ) -> PropertyTest:
-    own = _parts(properties[name])
+    columns = _parts(properties[name])
     others = [part for key, factor in properties.items() if key != name for part in _parts(factor)]
-    units, strata = _units(own, [_codes(part) for part in others if not _is_numeric(part)])
-    every = (similarity, *map(same_label, (*own, *others)))
-    within = _by_permutation(every, len(own), units, strata, n_permutations, seed)
+    units, strata = _units(columns, [_codes(part) for part in others if not _is_numeric(part)])
+    every = (similarity, *map(same_label, (*columns, *others)))
+    within = _by_permutation(every, len(columns), units, strata, n_permutations, seed)
     if within.smallest > LEVEL and np.ptp(strata):
-        free = _by_permutation(every, len(own), units, 0 * strata, n_permutations, seed)
+        free = _by_permutation(every, len(columns), units, 0 * strata, n_permutations, seed)
         within = min((within, free), key=lambda test: test.smallest)
     return within._replace(name=name)
 
@@ -166,8 +166,10 @@ def _by_permutation(
     first, second = np.triu_indices(len(strata), 1)
     alone = np.eye(len(units), dtype=bool)
     known = (np.where(alone, 0.0, every[0]), *every[1:])
-    y, *columns = ((members.T @ one @ members)[first, second] for one in known)
-    own, others = np.stack(columns[:n_own]), columns[n_own:]
+    y, *columns = (
+        (members.T @ matrix_of_systems @ members)[first, second] for matrix_of_systems in known
+    )
+    predictors, others = np.stack(columns[:n_own]), columns[n_own:]
     n_systems, ends = np.bincount(units), np.eye(len(strata))[first] + np.eye(len(strata))[second]
     all_others = np.column_stack((*others, ends))
     enough = len(y) - n_own - np.linalg.matrix_rank(all_others) >= len(strata)
@@ -176,14 +178,14 @@ def _by_permutation(
         others += [*ends.T]
     left, sizes, _ = np.linalg.svd(np.column_stack((np.ones(len(y)), *others)), False)
     basis = left[:, sizes > _SAME * sizes[0]]
-    beside, free = y - basis @ (basis.T @ y), len(y) - basis.shape[1] - n_own
+    residuals, free = y - basis @ (basis.T @ y), len(y) - basis.shape[1] - n_own
 
     def of_units(values: FloatArray) -> FloatArray:
         matrix = np.zeros((len(values), len(strata), len(strata)))
         matrix[:, first, second] = matrix[:, second, first] = values
         return matrix
 
-    raw, rest = of_units(own), of_units(own - (own @ basis) @ basis.T)
+    raw, rest = of_units(predictors), of_units(predictors - (predictors @ basis) @ basis.T)
     orders = _orders(strata, n_permutations, seed)
     observed, as_large, different = 0.0, 0, set[bytes]()
     size = max(1, _AT_ONCE // (n_own * len(y)))
@@ -191,7 +193,7 @@ def _by_permutation(
         drawn = orders[start : start + size]
         a, b = drawn[:, first], drawn[:, second]
         different.update(map(np.ndarray.tobytes, raw[:, a, b].swapaxes(0, 1).round(9)))
-        t = _statistics(rest[:, a, b].swapaxes(0, 1), beside, basis, ends)
+        t = _statistics(rest[:, a, b].swapaxes(0, 1), residuals, basis, ends)
         if start == 0:  # the labels as they are
             observed = float(t[0])
         as_large += int((t >= observed * (1 - _SAME)).sum())
@@ -221,7 +223,8 @@ def _inseparable(name: str, properties: Mapping[str, Factor]) -> str:
     n = len(parts[name][0])
     pairs = np.triu_indices(n, 1)
     columns = {
-        key: np.stack([same_label(one)[pairs] for one in own], 1) for key, own in parts.items()
+        key: np.stack([same_label(values)[pairs] for values in columns_of_part], 1)
+        for key, columns_of_part in parts.items()
     }
     for column in columns[name].T:
         if not np.ptp(column) > 0:
@@ -229,9 +232,9 @@ def _inseparable(name: str, properties: Mapping[str, Factor]) -> str:
             return f"the property {name!r} has {what}; expected systems that share one."
     others = [np.ones((len(pairs[0]), 1)), *(columns[key] for key in columns if key != name)]
     without = np.column_stack(others)
-    whole = np.column_stack((without, columns[name]))
-    gained = np.linalg.matrix_rank(whole) - np.linalg.matrix_rank(without)
-    if len(pairs[0]) <= whole.shape[1] or gained < columns[name].shape[1]:
+    together = np.column_stack((without, columns[name]))
+    gained = np.linalg.matrix_rank(together) - np.linalg.matrix_rank(without)
+    if len(pairs[0]) <= together.shape[1] or gained < columns[name].shape[1]:
         return (
             f"the properties {listed(list(properties))} cannot be separated in "
             f"{many(n, 'system')}: one follows from the others; leave one out."
@@ -246,34 +249,34 @@ def _codes(labels: Values) -> IntArray:
 def intraclass_correlation(numbers: FloatArray, codes: IntArray) -> float:
     """Intraclass correlation of numbers (n,) within codes (n,): ICC(1), 0 without groups."""
     known = np.isfinite(numbers)
-    values, own = numbers[known], np.unique(codes[known], return_inverse=True)[1]
-    sizes = np.bincount(own)
+    values, groups = numbers[known], np.unique(codes[known], return_inverse=True)[1]
+    sizes = np.bincount(groups)
     n, k = len(values), len(sizes)
     if k < 2 or k == n:
         return 0.0
-    means = np.bincount(own, values) / sizes
-    within = ((values - means[own]) ** 2).sum() / (n - k)
+    means = np.bincount(groups, values) / sizes
+    within = ((values - means[groups]) ** 2).sum() / (n - k)
     between = (sizes * (means - values.mean()) ** 2).sum() / (k - 1)
     size = (n - (sizes**2).sum() / n) / (k - 1)
     return float((between - within) / ((between + (size - 1) * within) or 1.0))
 
 
-def _units(own: Sequence[Values], others: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
+def _units(values: Sequence[Values], others: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
     """Units of systems that have the values of a property together, and those that exchange them.
 
     Parameters
     ----------
-    own : of the property
+    values : of the property
     others : of each other property of labels these (n_systems,), from 0
 
     Returns
     -------
     (n_systems,) the unit of each system, and (n_units,) the stratum of each unit, from 0
     """
-    unit = np.arange(len(own[0]))
+    unit = np.arange(len(values[0]))
     roles = np.column_stack((np.zeros_like(unit), *others))
-    labels = [_codes(part) for part in own if not _is_numeric(part)]
-    numbers = [np.asarray(part, dtype=np.float64) for part in own if _is_numeric(part)]
+    labels = [_codes(part) for part in values if not _is_numeric(part)]
+    numbers = [np.asarray(part, dtype=np.float64) for part in values if _is_numeric(part)]
     shared = [
         at
         for at, codes in enumerate(others, 1)
@@ -281,17 +284,17 @@ def _units(own: Sequence[Values], others: Sequence[IntArray]) -> tuple[IntArray,
     ]
     finest = max(shared, key=lambda at: int(roles[:, at].max()), default=0)
     for at, codes in enumerate(others, 1):
-        whole = at == finest
+        is_finest = at == finest
         for level in np.unique(codes):
             inside = codes == level
             together = labels and all(np.ptp(part[inside]) == 0 for part in labels)
-            if whole or (together and not numbers):
+            if is_finest or (together and not numbers):
                 unit[np.isin(unit, unit[inside])] = unit[inside].min()
                 roles[inside, at] = -1
     units = np.unique(unit, return_inverse=True)[1]
     of_units = [tuple(np.unique(roles[unit == at], axis=0).flat) for at in np.unique(unit)]
     known = list(dict.fromkeys(of_units))
-    return units, np.array([known.index(one) for one in of_units])
+    return units, np.array([known.index(roles_of_unit) for roles_of_unit in of_units])
 
 
 def _orders(strata: IntArray, n_permutations: int, seed: int) -> IntArray:
@@ -304,7 +307,7 @@ def _orders(strata: IntArray, n_permutations: int, seed: int) -> IntArray:
     if n_orders <= math.factorial(EXACT):
         every = itertools.product(*map(itertools.permutations, blocks))
         orders = np.empty((n_orders, len(strata)), dtype=np.int64)
-        orders[:, np.concatenate(blocks)] = [list(itertools.chain(*one)) for one in every]
+        orders[:, np.concatenate(blocks)] = [list(itertools.chain(*order)) for order in every]
         return orders
     rng = np.random.default_rng(seed)
     orders = np.tile(np.arange(len(strata)), (n_permutations + 1, 1))
@@ -314,7 +317,7 @@ def _orders(strata: IntArray, n_permutations: int, seed: int) -> IntArray:
 
 
 def _statistics(
-    drawn: FloatArray, beside: FloatArray, basis: FloatArray, ends: FloatArray
+    drawn: FloatArray, residuals: FloatArray, basis: FloatArray, ends: FloatArray
 ) -> FloatArray:
     """Size of t (n_orders,) of predictors (n_orders, n_own, n_pairs), the others given.
 
@@ -322,17 +325,17 @@ def _statistics(
 
     Parameters
     ----------
-    beside : (n_pairs,) the similarities less what the others explain
+    residuals : (n_pairs,) the similarities less what the others explain
     basis : (n_pairs, n_others) orthonormal, of the others
     ends : (n_pairs, n_units) 1 at both units of a pair, else 0
     """
-    own = drawn - (drawn @ basis) @ basis.T
-    gram, moment = own @ own.swapaxes(1, 2), own @ beside
+    predictors = drawn - (drawn @ basis) @ basis.T
+    gram, moment = predictors @ predictors.swapaxes(1, 2), predictors @ residuals
     known = np.linalg.eigvalsh(gram)[:, 0] > _SAME
     gram[~known] = np.eye(drawn.shape[1])
     value = np.linalg.solve(gram, moment[..., None])
-    rest = beside - (own * value).sum(axis=1)
-    of_units = (own * rest[:, None]) @ ends
+    rest = residuals - (predictors * value).sum(axis=1)
+    of_units = (predictors * rest[:, None]) @ ends
     spread = np.linalg.pinv(of_units @ of_units.swapaxes(1, 2), hermitian=True)
     t = np.sqrt(np.maximum(np.einsum("oi,oij,oj->o", moment, spread, moment), 0.0))
     return np.where(known, np.where((rest**2).sum(axis=1) > 1e-30, t, np.inf), 0.0)

@@ -34,7 +34,7 @@ from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.estimators.normal_equations import NormalEquations, ridge_weights
 from mlem_core.estimators.registry import FoldFits
 from mlem_core.estimators.ridge_solver import ALPHAS, RidgeSolver
-from mlem_core.extensions.systems.mean_profiles import reach_of
+from mlem_core.extensions.systems.mean_profiles import interval_reach
 from mlem_core.extensions.systems.model_groups import Squares
 from mlem_core.extensions.systems.properties import Properties
 from mlem_core.extensions.systems.property_tests import GROUP, permutation_tests
@@ -94,16 +94,16 @@ class SecondLevel(NamedTuple):
 
     def lines(self) -> list[str]:
         """Sentences on what the distances of systems go with, by each measure."""
-        found = []
+        sentences = []
         for measure in self.importances["measure"].unique():
             scores = self.scores[self.scores["measure"] == measure]
             rho, named = fraction(scores["rho"].mean()), self.named(measure)
-            told = f"importances {listed(named)}" if named else "no property is told from chance"
-            found.append(
-                f"What makes systems differ ({measure}): {told}; held-out ρ {rho}, mean over folds "
-                "of systems."
+            claim = f"importances {listed(named)}" if named else "no property is told from chance"
+            sentences.append(
+                f"What makes systems differ ({measure}): {claim}; held-out ρ {rho}, mean over "
+                "folds of systems."
             )
-        return found + self.notes
+        return sentences + self.notes
 
 
 def second_level(
@@ -163,7 +163,7 @@ def second_level(
             error = standard_error(fits.importances(left.without), left.sizes)
             variances.append(error**2)
             freedom.append(min(left.sizes) - 1)
-        reach = reach_of(np.stack(variances), np.array(freedom))
+        reach = interval_reach(np.stack(variances), np.array(freedom))
         tests, untested = permutation_tests(-values, factors, seed=seed)
         tests = [test for test in tests if test.name in properties.parts]
         p = holm({test.name: test.p for test in tests})
@@ -222,44 +222,44 @@ class Divisions:
         """
         n, names = len(targets), list(properties.values)
         first, second = np.triu_indices(n, 1)
-        folds, alphas, scores = divisions_of(units, seed), [], list[tuple[float, float]]()
+        folds, alphas, scores = draw_divisions(units, seed), [], list[tuple[float, float]]()
         for of_systems in folds:
             fits = fold_fits(targets, properties, of_systems)
             alphas.append(fits.alpha[0])
             scores += [*zip(fits.rho[0].tolist(), fits.ceiling[0].tolist(), strict=True)]
-        parts = tuple(tuple(map(names.index, own)) for own in properties.parts.values())
+        parts = tuple(tuple(map(names.index, members)) for members in properties.parts.values())
         squares = properties.distances()[:, first, second].T ** 2
         systems = np.arange(n)
         places = places_of(systems[:, None], systems, n)
         return cls(squares, places, parts, units, folds, np.stack(alphas), scores, seed)
 
-    def importances(self, targets: FloatArray, kept: Mask | None = None) -> FloatArray:
+    def importances(self, targets: FloatArray, present: Mask | None = None) -> FloatArray:
         """(n_sets, n_parts) importances with each set of targets, means over folds; NaN of none.
 
         Parameters
         ----------
         targets : (n_sets, n_systems, n_systems) squared distances
-        kept : (n_systems, n_systems) mask of the pairs that are there; None: all
+        present : (n_systems, n_systems) mask of the pairs that are there; None: all
         """
         first, second = np.triu_indices(len(self.places), 1)
         y = targets[:, first, second]
-        there = np.ones(self.places.shape, bool) if kept is None else kept
+        there = np.ones(self.places.shape, bool) if present is None else present
         each = [
             (folds != fold, alpha)
             for folds, alphas in zip(self.folds, self.alphas, strict=True)
             for fold, alpha in enumerate(alphas)
         ]
-        outside, alphas = np.stack([one for one, _ in each]), np.array([one for _, one in each])
+        outside, alphas = np.stack([mask for mask, _ in each]), np.array([mask for _, mask in each])
         fitted = outside[:, first] & outside[:, second] & there[first, second]
-        weights = weights_of(self.squares, y, fitted, alphas)
-        found = []
+        weights = fit_weights(self.squares, y, fitted, alphas)
+        falls = []
         for at, inside in enumerate(~outside):
             tested = np.flatnonzero(inside)
             tested = tested[there[np.ix_(tested, tested)].any(axis=1)]
             if len(tested) > 2 and fitted[at].sum() > 2:
-                found.append(self._fall(weights[:, at], y, tested, there))
+                falls.append(self._fall(weights[:, at], y, tested, there))
         none = np.full((len(targets), len(self.parts)), np.nan)
-        return np.mean(found, axis=0) if found else none
+        return np.mean(falls, axis=0) if falls else none
 
     def variance(self, targets: FloatArray) -> FloatArray:
         """(n_parts,) variance of the importances over units of systems, by the bootstrap.
@@ -268,12 +268,14 @@ class Divisions:
         """
         of_unit = [np.flatnonzero(self.units == unit) for unit in range(self.units.max() + 1)]
         rng = np.random.default_rng(self.seed)
-        found = []
+        replicates = []
         for drawn in rng.integers(0, len(of_unit), (REPLICATES, len(of_unit))):
             at = np.concatenate([of_unit[unit] for unit in drawn])
-            kept = at[:, None] != at
-            found += [*self.of_systems(at).importances(targets[np.ix_(at, at)][None], kept)]
-        return np.asarray(np.nanvar(found, axis=0, ddof=1))
+            different = at[:, None] != at
+            replicates += [
+                *self.of_systems(at).importances(targets[np.ix_(at, at)][None], different)
+            ]
+        return np.asarray(np.nanvar(replicates, axis=0, ddof=1))
 
     def of_systems(self, at: IntArray) -> Divisions:
         """Divisions of some systems, which may be there several times."""
@@ -294,33 +296,33 @@ class Divisions:
         pairs = self.places[tested[a], tested[b]]
         truth = y[:, pairs]
         terms = weights[:, None] * self.squares[pairs]
-        whole = terms.sum(axis=-1)
-        rho = _rho(whole[:, None], truth)
-        orders = orders_of(len(tested), self.seed)
+        total = terms.sum(axis=-1)
+        rho = _rho(total[:, None], truth)
+        orders = fold_orders(len(tested), self.seed)
         exchanged = self.places[tested[orders[:, a]], tested[orders[:, b]]]
-        own = np.stack([terms[..., part].sum(axis=-1) for part in self.parts], axis=1)
+        by_part = np.stack([terms[..., part].sum(axis=-1) for part in self.parts], axis=1)
         others = np.stack(
             [weights[:, part] @ self.squares[:, part].T for part in self.parts], axis=1
         )[..., exchanged]
-        drawn = (whole[:, None] - own)[:, :, None] + others
+        drawn = (total[:, None] - by_part)[:, :, None] + others
         after = _rho(drawn.reshape(len(y), -1, len(pairs)), truth).reshape(drawn.shape[:-1])
         return np.asarray(rho - after.mean(axis=-1))
 
 
-def divisions_of(units: IntArray, seed: int) -> IntArray:
+def draw_divisions(units: IntArray, seed: int) -> IntArray:
     """(n_divisions, n_systems) the fold of each system, several times; as many folds as can be.
 
     Raises InputError: units that make no two folds of three systems.
     """
     for n_folds in range(int(np.clip(len(units) // IN_FOLD, 2, MOST_FOLDS)), 0, -1):
-        found = list[IntArray]()
+        divisions = list[IntArray]()
         for trial in range(3 * DIVISIONS):
             try:
-                found.append(group_folds(units, n_folds, seed + trial, "systems"))
+                divisions.append(group_folds(units, n_folds, seed + trial, "systems"))
             except InputError:
                 continue
-            if len(found) == DIVISIONS:
-                return np.stack(found)
+            if len(divisions) == DIVISIONS:
+                return np.stack(divisions)
     raise InputError(
         "found systems that make no two folds of three; expected more of them, or smaller groups."
     )
@@ -332,10 +334,10 @@ def fold_fits(targets: FloatArray, properties: Properties, folds: IntArray) -> F
     With fewer than three folds none is left to choose the penalty, which is the smallest then.
     """
     cells = {
-        name: own
-        if isinstance(own, np.ndarray)
-        else pd.Series([value or None for value in own], dtype=object)
-        for name, own in properties.values.items()
+        name: values
+        if isinstance(values, np.ndarray)
+        else pd.Series([value or None for value in values], dtype=object)
+        for name, values in properties.values.items()
     }
     # The least square is 0: neither ranks nor a fit with an intercept depend on a constant.
     distances = np.sqrt(targets - min(0.0, float(targets.min())))
@@ -348,7 +350,7 @@ def fold_fits(targets: FloatArray, properties: Properties, folds: IntArray) -> F
     return solver.cross_validate(pairs)
 
 
-def weights_of(squares: FloatArray, y: FloatArray, pairs: Mask, alphas: FloatArray) -> FloatArray:
+def fit_weights(squares: FloatArray, y: FloatArray, pairs: Mask, alphas: FloatArray) -> FloatArray:
     """(n_sets, n_fits, n_properties) weights of ridge regressions on some pairs.
 
     Parameters
@@ -375,12 +377,14 @@ def weights_of(squares: FloatArray, y: FloatArray, pairs: Mask, alphas: FloatArr
     )
     # The penalty is in the matrix already.
     none = np.zeros((1, squares.shape[1], squares.shape[1]))
-    found: FloatArray = ridge_weights(NormalEquations(gram, moment, x_mean, y_mean), none)[:, :, 0]
-    return found
+    weights: FloatArray = ridge_weights(NormalEquations(gram, moment, x_mean, y_mean), none)[
+        :, :, 0
+    ]
+    return weights
 
 
 @cache
-def orders_of(n: int, seed: int) -> IntArray:
+def fold_orders(n: int, seed: int) -> IntArray:
     """(n_orders, n) orders of the systems of a fold: all, or `PERMUTATIONS` random ones."""
     every = list(itertools.islice(itertools.permutations(range(n)), PERMUTATIONS + 1))
     if len(every) <= PERMUTATIONS:
@@ -391,6 +395,6 @@ def orders_of(n: int, seed: int) -> IntArray:
 
 def _rho(values: FloatArray, truth: FloatArray) -> FloatArray:
     """Spearman ρ (n_sets, m) of numbers (n_sets, m, n) with others (n_sets, n); 0 where all tie."""
-    ranks = np.stack([average_ranks(np.round(own, DIGITS)) for own in truth])
+    ranks = np.stack([average_ranks(np.round(distances, DIGITS)) for distances in truth])
     ranks -= (truth.shape[1] + 1) / 2
     return score_patterns(values, np.ones(truth.shape[1]), ranks, (ranks**2).sum(axis=1)).rho

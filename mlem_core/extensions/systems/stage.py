@@ -31,7 +31,6 @@ from mlem_core.extensions.systems.summary import (
     GroupSummary,
     group_lines,
     group_tables,
-    groups_of_systems,
     lines,
     training_lines,
 )
@@ -221,7 +220,7 @@ def compared_systems(context: FigureContext) -> Systems | None:
     measured, members = summary.system_distances
     if not measured:
         return None
-    options, groups, names = context.drawing.options, groups_of_systems(summary), members.members
+    options, groups, names = context.drawing.options, summary.system_groups, members.members
     measure = options.get("measure", PROFILES)
     measure = measure if measure in measured else PROFILES
     pair = options.get("system_a", ""), options.get("system_b", "")

@@ -21,6 +21,7 @@ from mlem_core.analysis.similarities import LayerSimilarity, rsa_of
 from mlem_core.base.text import listed, many, with_ends
 from mlem_core.base.typing import FloatArray
 from mlem_core.extensions.systems.group_spec import (
+    GroupOptions,
     Member,
     group_options,
     is_control,
@@ -47,12 +48,12 @@ from mlem_core.extensions.systems.model_groups import (
     PROFILES,
     Measured,
     Members,
+    best_match_distances,
+    distance_table,
     group_means,
     model_similarity,
-    of_best_match,
-    of_profiles,
-    of_similarity,
-    table_of_distances,
+    profile_distances,
+    similarity_distances,
     within_and_between,
 )
 from mlem_core.extensions.systems.properties import Properties
@@ -119,6 +120,11 @@ class GroupSummary:
     store: Store | None = None
 
     @property
+    def options(self) -> GroupOptions:
+        """Options of the analysis, with those of groups."""
+        return group_options(self.analysis.spec)
+
+    @property
     def by(self) -> Similarity:
         """The similarity that models are compared by."""
         return SIMILARITIES[RSA] if self.compared is None else self.compared.similarity
@@ -139,10 +145,10 @@ class GroupSummary:
         return values, columns, Left(left, bounds.sizes)
 
     @cached_property
-    def of_layers(self) -> LayerSimilarity:
+    def layer_similarity(self) -> LayerSimilarity:
         """The layers of the selection by the similarity, with tables of its features."""
-        whole = (self.compared or rsa_of(self.analysis)).of(self.analysis, self.chosen)
-        return replace(whole, pairs=whole.pairs.of_features(self.chosen.features))
+        similarity = (self.compared or rsa_of(self.analysis)).of(self.analysis, self.chosen)
+        return replace(similarity, pairs=similarity.pairs.of_features(self.chosen.features))
 
     @cached_property
     def system_distances(self) -> tuple[dict[str, Measured], Members]:
@@ -150,30 +156,51 @@ class GroupSummary:
         layers = self.chosen.layers
         models = dict.fromkeys(model for model, _ in layers)
         members = Members.of([Member(model, model) for model in models], layers)
+        if len(models) < FEWEST:
+            return {}, members
+        halves, values, left_out = self.halves, self.layer_similarity.values, self._all_left
 
         def profiles() -> Measured:
             scores, _, left = self.scores
             parts = None if left is None else Left(left.without[..., 1:], left.sizes)
             square = partial(profile_squares, members=members)
-            return of_profiles(self.results, layers, members, left)._replace(
+            return profile_distances(self.results, layers, members, left)._replace(
                 squares=halves and cross_validated(square, halves.profiles, scores[:, 1:], parts)
             )
 
         def similarity() -> Measured:
             square = partial(relation_squares, members=members)
-            crossed = halves and cross_validated(square, halves.rsa, values, self._all_left)
-            return of_similarity(
-                model_similarity(values, members), by_model(self._all_left, members)
+            crossed = halves and cross_validated(square, halves.rsa, values, left_out)
+            return similarity_distances(
+                model_similarity(values, members), _similarity_left(left_out, members)
             )._replace(squares=crossed if self.by.name == RSA else None)
 
-        halves, values = self.halves, self.of_layers.values
-        made: dict[str, Callable[[], Measured]] = {PROFILES: profiles, self.by.name: similarity}
+        makers: dict[str, Callable[[], Measured]] = {PROFILES: profiles, self.by.name: similarity}
         if halves is not None and self.by.of_ranks:
-            made[BEST] = lambda: of_best_match(halves.rsa, members, values, self._all_left)
-        if len(models) < FEWEST:
-            made = {}
-        found = {name: self._kept(DISTANCES, make, measure=name) for name, make in made.items()}
-        return found, members
+            makers[BEST] = lambda: best_match_distances(halves.rsa, members, values, left_out)
+        return {
+            name: self._stored(DISTANCES, make, measure=name) for name, make in makers.items()
+        }, members
+
+    @cached_property
+    def labels(self) -> dict[str, tuple[str, ...]]:
+        """Labels of the models of `system_distances`, by factor; empty where unknown."""
+        models = self.options.names
+        at = [models.index(name) for name in self.system_distances[1].members]
+        factors = labels_of(self.options.groups, self.options.labels, models)
+        return {factor: tuple(values[i] for i in at) for factor, values in factors.items()}
+
+    @property
+    def system_groups(self) -> tuple[str, ...]:
+        """(n_systems,) the group of each model of `system_distances`, or its family.
+
+        Families are the values of the property whose models are left out together; a model without
+        one is a group of its own.
+        """
+        names, groups = self.system_distances[1].members, self.options.group_of
+        families = self.labels.get(self.options.resampled_whole) or ("",) * len(names)
+        both = zip(names, families, strict=True)
+        return tuple(family or groups.get(name, name) for name, family in both)
 
     @cached_property
     def halves(self) -> Halves | None:
@@ -194,32 +221,30 @@ class GroupSummary:
     @cached_property
     def properties(self) -> Properties | None:
         """Properties of the models of `system_distances`; None where there are none."""
-        labels = labels_of_models(self.analysis, self.system_distances[1].members)
-        if not labels:
+        if not self.labels:
             return None
-        spec = group_options(self.analysis.spec)
-        return Properties.of_cells(labels, spec.property_groups, spec.property_kinds)
+        parts, kinds = self.options.property_groups, self.options.property_kinds
+        return Properties.of_cells(self.labels, parts, kinds)
 
     @cached_property
     def second_level(self) -> SecondLevel | None:
         """What of the properties of models explains their distances; None without properties."""
-        (measured, members) = self.system_distances
-        spec = group_options(self.analysis.spec)
-        properties = self.properties
+        measured, members = self.system_distances
+        options, properties = self.options, self.properties
         if not measured or properties is None:
             return None
         squares = {name: of.squares for name, of in measured.items() if of.squares is not None}
         units: dict[str, Any] = {
-            "groups": [spec.group_of.get(name, name) for name in members.members],
-            "families": groups_of_systems(self) if spec.resampled_whole else (),
+            "groups": [options.group_of.get(name, name) for name in members.members],
+            "families": self.system_groups if options.resampled_whole else (),
             "seed": self.analysis.spec.seed,
         }
-        return self._kept(
+        return self._stored(
             SECOND_LEVEL,
             lambda: second_level(squares, properties, **units),
-            labels=labels_of_models(self.analysis, members.members),
-            parts=spec.property_groups,
-            kinds=spec.property_kinds,
+            labels=self.labels,
+            parts=options.property_groups,
+            kinds=options.property_kinds,
             measures=list(squares),
             **units,
         )
@@ -228,7 +253,7 @@ class GroupSummary:
     def models_table(self) -> list[Member]:
         """The rows of the models table that have layers in the selection."""
         models = dict.fromkeys(model for model, _ in self.chosen.layers)
-        return group_options(self.analysis.spec).models_table(list(models))
+        return self.options.models_table(list(models))
 
     @cached_property
     def members(self) -> Members:
@@ -274,21 +299,21 @@ class GroupSummary:
     @cached_property
     def _similarities(self) -> tuple[tuple[str, ...], FloatArray, Left | None]:
         """Terms of the similarity of models and it itself, also without each block of stimuli."""
-        of_layers, left, chance = self.of_layers, self.left, self.chance
-        names: tuple[str, ...] = (of_layers.similarity.name,)
-        squares, divides = of_layers.values[None], of_layers.similarity.divides
-        n_terms = len(of_layers.pairs.features) + 2 if divides else 1
+        layers, left, chance = self.layer_similarity, self.left, self.chance
+        names: tuple[str, ...] = (layers.similarity.name,)
+        squares, divides = layers.values[None], layers.similarity.divides
+        n_terms = len(layers.pairs.features) + 2 if divides else 1
         if left is not None and left.without.shape[1] != n_terms:
             left = None  # of other features
         if divides:
-            divided = decompose(of_layers.pairs.moments)
+            divided = decompose(layers.pairs.moments)
             if chance is not None:
                 divided = chance.of_all(divided)
             if chance is not None and left is not None:
                 beyond = chance.apart(left.without[:, :-1])
                 left = Left(np.concatenate((beyond, left.without[:, -1:]), axis=1), left.sizes)
             names, squares = (*divided.names, *names), np.concatenate((divided.values, squares))
-        return names, model_similarity(squares, self.members), by_model(left, self.members)
+        return names, model_similarity(squares, self.members), _similarity_left(left, self.members)
 
     @cached_property
     def similarity(self) -> pd.DataFrame:
@@ -316,73 +341,47 @@ class GroupSummary:
         within is surely above 0: the ratio to what may be 0 has no bounds.
         """
         terms, matrix, stimuli = self._similarities
-        found = estimate(within_and_between, matrix, self.members.group_of, stimuli)
+        estimates = estimate(within_and_between, matrix, self.members.group_of, stimuli)
         table = pd.DataFrame({"term": list(terms)})
         for at, name in enumerate(("within", "between", "universality")):
-            for end, values in zip(("", "_lower", "_upper"), found[:3], strict=True):
+            for end, values in zip(("", "_lower", "_upper"), estimates[:3], strict=True):
                 table[name + end] = values[:, at]
         table.loc[~(table["within_lower"] > 0), [*table.columns[-3:]]] = np.nan
         return table
 
-    def _kept(self, stage: EntryKind[T], make: Callable[[], T], **more: Any) -> T:
-        """What the store has of these systems, else what `make` gives, which is then kept."""
-        beside = {name: getattr(self, name) is not None for name in ("bounds", "left", "halves")}
-        key = self.analysis.key(self.chosen, by=self.by.name, **beside, **more)
+    def _stored(self, stage: EntryKind[T], make: Callable[[], T], **more: Any) -> T:
+        """A result of these systems from the store, else what `make` gives, which is then kept."""
+        inputs = {name: getattr(self, name) is not None for name in ("bounds", "left", "halves")}
+        key = self.analysis.key(self.chosen, by=self.by.name, **inputs, **more)
         return make() if self.store is None else stage.get(self.store, key, make)
 
 
-def by_model(left: Left | None, members: Members) -> Left | None:
+def _similarity_left(left: Left | None, members: Members) -> Left | None:
     """Similarities of models without each block of stimuli, from those of layers."""
     return None if left is None else Left(model_similarity(left.without, members), left.sizes)
 
 
-def labels_of_models(analysis: Analysis, models: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Of each factor the labels of these models, empty where unknown."""
-    spec = group_options(analysis.spec)
-    every = spec.names
-    at = [every.index(model) for model in models]
-    of_every = labels_of(spec.groups, spec.labels, every)
-    return {factor: tuple(values[i] for i in at) for factor, values in of_every.items()}
-
-
-def groups_of_systems(summary: GroupSummary) -> tuple[str, ...]:
-    """(n_systems,) the group of each model of `system_distances`, or its family.
-
-    Families are the values of the property whose models are left out together; a model without one
-    is a group of its own.
-    """
-    spec = group_options(summary.analysis.spec)
-    names = summary.system_distances[1].members
-    families = labels_of_models(summary.analysis, names).get(spec.resampled_whole)
-    return tuple(
-        family or spec.group_of.get(name, name)
-        for name, family in zip(names, families or ("",) * len(names), strict=True)
-    )
-
-
 def group_tables(summary: GroupSummary) -> dict[str, pd.DataFrame]:
     """The tables of groups, trajectories and systems, by their file names."""
-    found: dict[str, pd.DataFrame] = {}
-    if group_options(summary.analysis.spec).has_groups:
-        found = {
-            "groups.csv": summary.profiles,
-            "group_similarity.csv": summary.similarity,
-            "universality.csv": summary.universality,
-        }
+    files: dict[str, pd.DataFrame] = {}
+    if summary.options.has_groups:
+        files["groups.csv"] = summary.profiles
+        files["group_similarity.csv"] = summary.similarity
+        files["universality.csv"] = summary.universality
     if summary.system_distances[0]:
-        found["system_distances.csv"] = table_of_distances(*summary.system_distances)
+        files["system_distances.csv"] = distance_table(*summary.system_distances)
     second = summary.second_level
     if second is not None and len(second.scores):
-        found["system_scores.csv"] = second.scores
-        found["system_importance.csv"] = second.importances
-    if group_options(summary.analysis.spec).trajectories:
-        found["trajectories.csv"] = summary.trajectories
-    return found
+        files["system_scores.csv"] = second.scores
+        files["system_importance.csv"] = second.importances
+    if summary.options.trajectories:
+        files["trajectories.csv"] = summary.trajectories
+    return files
 
 
 def lines(summary: GroupSummary) -> list[str]:
     """Sentences on groups, trajectories and systems, where the analysis has them."""
-    of_groups = group_lines(summary) if group_options(summary.analysis.spec).has_groups else []
+    of_groups = group_lines(summary) if summary.options.has_groups else []
     second = summary.second_level
     return of_groups + training_lines(summary) + (second.lines() if second is not None else [])
 
@@ -395,8 +394,8 @@ def sizes(summary: GroupSummary) -> str:
 
 def group_lines(summary: GroupSummary) -> list[str]:
     """Sentences on groups, on other models only as far as there are several of one."""
-    whole = summary.universality.set_index("term").loc[summary.by.name]
-    shared = _shared(whole, summary.by, summary.over)
+    row = summary.universality.set_index("term").loc[summary.by.name]
+    shared = _shared(row, summary.by, summary.over)
     aside = {model for model, _ in summary.chosen.layers} - {*summary.members.members}
     notes = []
     if aside:
@@ -432,25 +431,25 @@ def _with_interval(row: pd.Series, name: str) -> str:
 
 def training_lines(summary: GroupSummary) -> list[str]:
     """Steps and seeds of each trajectory, in sentences."""
-    found, over = summary.checkpoints, summary.over_seeds
+    runs, over = summary.checkpoints, summary.over_seeds
     return [
-        training_line(name, [found.members[at] for at in found.members_of(group)], over)
-        for group, name in enumerate(found.groups)
+        training_line(name, [runs.members[at] for at in runs.members_of(group)], over)
+        for group, name in enumerate(runs.groups)
     ]
 
 
 def training_line(name: str, members: Sequence[str], over: str) -> str:
     """Steps and seeds of a trajectory of these members, and the units of its intervals."""
-    steps = Counter(step_of(one) for one in members)
-    trained = [one for one in members if not is_control(one)]
+    steps = Counter(step_of(member) for member in members)
+    trained = [member for member in members if not is_control(member)]
     runs = list(dict.fromkeys(map(run_of, trained)))
     what = f"Trajectory {name}: {len(steps)} steps ({min(steps):,} to {max(steps):,})"
     fewest, most = min(steps.values()), max(steps.values())
     seeds = many(most, "seed") if fewest == most else f"{fewest} to {most} seeds"
     if most == 1 and len(runs) == 1:
-        said = f"one run ({runs[0]}), so results do not extend to other runs"
+        clause = f"one run ({runs[0]}), so results do not extend to other runs"
     else:
-        said = f"{seeds} a step ({listed(runs)}); 95 % CI over {over}, where there are two"
+        clause = f"{seeds} a step ({listed(runs)}); 95 % CI over {over}, where there are two"
     if len(trained) < len(runs) * len({*map(step_of, trained)}):
-        said += "; seeds differ between steps, so a change may be due to these"
-    return f"{what}, {said}{'; step 0 has random weights' * any(map(is_control, members))}."
+        clause += "; seeds differ between steps, so a change may be due to these"
+    return f"{what}, {clause}{'; step 0 has random weights' * any(map(is_control, members))}."

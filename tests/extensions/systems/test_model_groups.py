@@ -14,9 +14,9 @@ from mlem_core.extensions.systems.group_spec import GroupOptions
 from mlem_core.extensions.systems.mean_profiles import mean_profiles
 from mlem_core.extensions.systems.model_groups import (
     Members,
+    best_match_distances,
     group_means,
     model_similarity,
-    of_best_match,
     warped_distance,
     warping_path,
     within_and_between,
@@ -213,7 +213,7 @@ def test_an_analysis_writes_the_distances_of_its_models(tmp_path, monkeypatch):
 def test_the_best_match_is_chosen_in_the_other_half():
     rng, found = np.random.default_rng(3), members(())
     halves = symmetric(rng, 3, 2, len(LAYERS), len(LAYERS))
-    best = of_best_match(halves, found, halves.mean(axis=(0, 1))).values
+    best = best_match_distances(halves, found, halves.mean(axis=(0, 1))).values
     matched = []
     a, b = found.places[0], found.places[1]
     for draw, half, (one, other) in itertools.product(range(3), (0, 1), ((a, b), (b, a))):
@@ -229,7 +229,7 @@ def test_with_permuted_stimuli_the_best_match_is_no_similarity():
     for _ in range(20):
         noise = rng.standard_normal((4, 2, len(LAYERS), 30))
         halves = np.stack([[np.corrcoef(half) for half in draw] for draw in noise])
-        found.append(of_best_match(halves, one, halves.mean(axis=(0, 1))).values[0, 1:])
+        found.append(best_match_distances(halves, one, halves.mean(axis=(0, 1))).values[0, 1:])
     error = np.std(found) / np.sqrt(len(found))
     assert abs(np.mean(found) - 1) < 3 * error and error < 0.02
 

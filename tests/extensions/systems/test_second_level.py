@@ -16,7 +16,12 @@ from mlem_core.extensions.systems.property_tests import (
     intraclass_correlation,
     permutation_tests,
 )
-from mlem_core.extensions.systems.second_level import Divisions, fold_fits, orders_of, second_level
+from mlem_core.extensions.systems.second_level import (
+    Divisions,
+    fold_fits,
+    fold_orders,
+    second_level,
+)
 from mlem_core.representations.availability import systems_table
 
 
@@ -59,7 +64,7 @@ def test_it_is_ridge_on_explicit_pairs_and_names_the_planted_property():
             rho = spearmanr(predicted, truth).statistic if np.ptp(predicted) else 0.0
             scores = divisions.scores[division * (folds.max() + 1) + fold]
             assert scores[0] == pytest.approx(rho, abs=1e-9)
-            for order in orders_of(len(tested), 0):
+            for order in fold_orders(len(tested), 0):
                 moved = squares.copy()
                 moved[0] = squares[0][np.ix_(order, order)]
                 drawn = weights @ moved[:, a, b]
