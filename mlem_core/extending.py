@@ -249,9 +249,9 @@ class Extension:
     commands : of the command line
     screens : of the app
     panels : parts of screens
-    options : of an analysis: a dataclass of `option` fields that extends
-        `mlem_core.analysis.source.StimulusSource` (by "stimuli"), or
-        `mlem_core.analysis.model_source.ModelSource` (by "models")
+    options : of an analysis: a frozen dataclass of `option` fields. By "models" it extends
+        `mlem_core.analysis.model_source.ModelSource`; by "stimuli" it has no base, and formats and
+        steps read its fields from a `mlem_core.analysis.source.StimulusSource`
     flags : a function of the context of figures that gives flags on layers and pairs of layers (a
         table as in `mlem_core.analysis.flags`), or None
     check : a function of the context that gives the `Check` of two layers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -87,12 +87,16 @@ class Contents:
     rsa: FloatArray
 
 
-def contents_of(folder: Path | str) -> Contents:
+def contents_of(folder: Path | str, left_out: Collection[str] = ()) -> Contents:
     """Contents of the folder that `save_analysis` wrote; only its small arrays are read.
+
+    Parameters
+    ----------
+    left_out : entries of its specification that are not read
 
     Raises OSError, InputError: it is not there, or of another version.
     """
-    about = _about(Path(folder))
+    about = _about(Path(folder), left_out)
     spec, layers = AnalysisSpec.from_dict(about.spec), about.layers
     rsa, folds = (_array(Path(folder) / f"{name}.npy") for name in ("rsa", "folds"))
     files = [name for name, _ in spec.representations]
@@ -124,8 +128,12 @@ class _About:
     manifest: dict[str, Any]
 
 
-def _about(folder: Path) -> _About:
-    return parsed(_About, (folder / "analysis.json").read_bytes(), "the kept analysis.json")
+def _about(folder: Path, left_out: Collection[str] = ()) -> _About:
+    about = parsed(_About, (folder / "analysis.json").read_bytes(), "the kept analysis.json")
+    for name in left_out:
+        about.spec.pop(name, None)
+        about.manifest.get("parameters", {}).pop(name, None)
+    return about
 
 
 def _array(file: Path) -> Any:
@@ -135,10 +143,10 @@ def _array(file: Path) -> Any:
         raise OSError(f"{file} is empty") from error
 
 
-def load_analysis(folder: Path | str) -> Analysis:
-    """Read what `save_analysis` wrote."""
+def load_analysis(folder: Path | str, left_out: Collection[str] = ()) -> Analysis:
+    """Read what `save_analysis` wrote; `left_out` as of `contents_of`."""
     source = Path(folder)
-    about = _about(source)
+    about = _about(source, left_out)
     spec, kinds = AnalysisSpec.from_dict(about.spec), about.kinds
     whole = read_saved(source / STIMULI, kinds, about.stimuli)
     whole = whole.select(list(kinds))

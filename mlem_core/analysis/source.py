@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.parameters import SEEDS, frozen, option, parse_names, several
+from mlem_core.base.parameters import frozen, option, parse_names, several
+from mlem_core.extending import with_extension_options
 from mlem_core.representations.registry import identity
 from mlem_core.stimuli import datasets
-from mlem_core.stimuli.candidates import CANDIDATES
 from mlem_core.stimuli.formats import FORMATS, find_files, find_format, folder_suffixes
 from mlem_core.stimuli.reading.content import parse_decimal, parse_marks, parse_separator
 from mlem_core.stimuli.reading.header import MOST_ROWS
@@ -22,13 +21,6 @@ from mlem_core.stimuli.steps import ordered_steps, step_files
 from mlem_core.stimuli.stimulus_set import StimulusSet
 from mlem_core.stimuli.word_numbers import AUTO, COUNTS_FROM
 from mlem_core.storage.digests import Stamp, changed, stamp
-
-# Stimuli of a treebank: each a word in its sentence, or a sentence.
-_LEVELS = ("word", "sentence")
-
-
-def _whole(text: str) -> int | None:
-    return int(text) if text.isdecimal() else None
 
 
 def _stimuli_help() -> str:
@@ -40,17 +32,12 @@ def _stimuli_help() -> str:
     return f"A built-in set, a table (CSV, .xlsx, .parquet, .jsonl){''.join(others)}."
 
 
-def _add_help() -> str:
-    features = [entry for entry in CANDIDATES.values() if entry.help]
-    named = [f"{f.name}{':MODEL' * f.needs_model}: {f.help}" for f in features]
-    return f"Features to add. {'; '.join(named)}."
-
-
 @dataclass(frozen=True)
-class StimulusSource:
+class StimulusChoices:
     """The stimuli of an analysis, all features; the fields are described in place.
 
-    What is None is detected or guessed, and `StimulusSet.notes` of what was read says how.
+    Extensions add fields, which their formats and steps read (`Extension.options`). What is None is
+    detected or guessed, and `StimulusSet.notes` of what was read says how.
     """
 
     stimuli: str = option(
@@ -123,68 +110,6 @@ class StimulusSource:
         "stimulus. auto is 0, or 1 where a column with the words shows that.",
         choices=lambda: COUNTS_FROM,
     )
-    level: str = option(
-        "word",
-        "Level",
-        "Whether a stimulus of a treebank is a word in its sentence or a whole sentence.",
-        noun="level of stimuli",
-        choices=lambda: _LEVELS,
-    )
-    sample: int | None = option(
-        None,
-        "Sample",
-        "So many words (or sentences) of a treebank, in whole sentences; all where there are no "
-        "more. By default 2,000.",
-        metavar="N",
-        parse=int,
-        range=(0, 2**63 - 1),
-    )
-    balance: tuple[str, ...] = option(
-        (),
-        "Balance",
-        "Features whose values the sample has equally often, as far as whole sentences allow.",
-        metavar="a,b",
-        parse=parse_names,
-    )
-    sample_seed: int = option(
-        0,
-        "Seed of the sample",
-        "Another seed draws another sample.",
-        metavar="N",
-        parse=int,
-        range=SEEDS,
-    )
-    add: tuple[str, ...] = option((), "Added features", _add_help, metavar="a,b", parse=parse_names)
-    language: str = option(
-        "en", "Language", "The language of frequencies, by its code.", metavar="CODE"
-    )
-    merge_rare: tuple[tuple[str, int], ...] = option(
-        (),
-        "Rare values",
-        "A categorical feature, and how many stimuli a value has at least; rarer values become one "
-        "value, other.",
-        metavar="COLUMN=NUMBER",
-        pair=_whole,
-        last=True,
-    )
-    vectors: tuple[tuple[str, tuple[str, ...]], ...] = option(
-        (),
-        "Vectors",
-        "Ordered features that are one vector, whose distance is Euclidean: their names, or a * "
-        "for all that begin so, such as semantics=s*.",
-        metavar="NAME=COLUMN,COLUMN",
-        pair=parse_names,
-        option="vector",
-    )
-    rdms: tuple[tuple[str, str], ...] = option(
-        (),
-        "Features given as RDMs",
-        "A feature and the .npy or .csv file of its distances: a square matrix in the order of the "
-        "stimuli, condensed, or with names in its first row and column.",
-        metavar="NAME=FILE",
-        pair=os.path.expanduser,
-        option="rdm",
-    )
     ordered: tuple[str, ...] = option(
         (),
         "Ordered features",
@@ -228,8 +153,17 @@ class StimulusSource:
         return tuple(model for step in ordered_steps() for model in step.models(self))
 
 
+if TYPE_CHECKING:
+
+    class StimulusSource(StimulusChoices):
+        def __init__(self, stimuli: str = ..., **choices: Any) -> None: ...
+
+else:
+    StimulusSource = with_extension_options("StimulusSource", StimulusChoices, "stimuli")
+
+
 _FIELDS = fields(StimulusSource)
-Source = TypeVar("Source", bound=StimulusSource)
+Source = TypeVar("Source", bound=StimulusChoices)
 # What turns files into stimuli.
 READING = tuple(each.name for each in _FIELDS if each.name not in ("stimuli", "ordered", "nominal"))
 
@@ -244,14 +178,14 @@ def as_written(source: Source, path: str) -> Source:
 _State = tuple[tuple[tuple[Path, Stamp | None], ...], tuple[str, ...]]
 
 
-def _state(source: StimulusSource) -> _State:
+def _state(source: StimulusChoices) -> _State:
     files = [*source.stimulus_files, *step_files(source)]
     return tuple((path, stamp(path)) for path in files), tuple(map(identity, source.scoring_models))
 
 
 # Several commands look at the stimuli before and in a run, and a treebank takes seconds to read.
 @lru_cache(maxsize=4)
-def _load(source: StimulusSource, state: _State) -> StimulusSet:
+def _load(source: StimulusChoices, state: _State) -> StimulusSet:
     stimuli = _loaded(source, source.stimulus_files)
     now = _state(source)
     if now != state:
@@ -260,14 +194,14 @@ def _load(source: StimulusSource, state: _State) -> StimulusSet:
     return stimuli
 
 
-def _loaded(source: StimulusSource, paths: list[Path]) -> StimulusSet:
+def _loaded(source: StimulusChoices, paths: list[Path]) -> StimulusSet:
     stimuli = _read(source, paths)
     for step in ordered_steps():
         stimuli = step.change(stimuli, source)
     return stimuli
 
 
-def _read(source: StimulusSource, paths: list[Path]) -> StimulusSet:
+def _read(source: StimulusChoices, paths: list[Path]) -> StimulusSet:
     if source.stimuli in datasets.SETS:
         _check_options(source, "a built-in set", ())
         return datasets.load(source.stimuli)
@@ -282,7 +216,7 @@ def _read(source: StimulusSource, paths: list[Path]) -> StimulusSet:
     return form.read(paths, source)
 
 
-def _check_options(source: StimulusSource, what: str, meaningful: Sequence[str]) -> None:
+def _check_options(source: StimulusChoices, what: str, meaningful: Sequence[str]) -> None:
     """Raise for an option that has no meaning for the kind of source."""
     of_formats = {name for entry in FORMATS.values() for name in entry.options}
     for each in _FIELDS:

@@ -26,8 +26,9 @@ AS_IN: dict[str, dict[str, Any]] = {
     "defaults": {},
     "paper1": {"estimator": "ridge", "values": (), "interactions": False, "distance": "euclidean"},
 }
-# Choices of earlier versions, which analyses that are kept name where they were not made.
-_EARLIER = ("bins",)
+# Analyses that are kept name all choices of the program that wrote them, made or not. Here, options
+# of extensions may be absent; these are the values, other than empty ones, where none was made.
+_NOT_MADE = {"language": "en", "level": "word"}
 
 
 def _parse_values(text: str) -> tuple[str, ...]:
@@ -228,12 +229,15 @@ class AnalysisChoices(FitSpec, PairSpec, ModelSource, StimulusSource):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Specification from `to_dict`; InputError for an unknown entry, or one of another form."""
+        """Specification from `to_dict`; InputError for an unknown entry, or one of another form.
+
+        Unknown entries that are empty choose nothing, and are left out.
+        """
         if isinstance(values, Mapping):
-            values = {name: one for name, one in values.items() if one or name not in _EARLIER}
-            for name in values:
-                if name not in parameters():
+            for name in values.keys() - parameters().keys():
+                if values[name] and values[name] != _NOT_MADE.get(name):
                     raise unknown("entry of an analysis", str(name), parameters())
+            values = {name: value for name, value in values.items() if name in parameters()}
         return checked(cls, values, "the analysis")
 
     def check(self) -> None:

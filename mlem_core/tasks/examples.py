@@ -55,8 +55,9 @@ _CHOICES: dict[str, Any] = {
     "groups": tuple(GROUPS.items()),
     "labels": tuple(LABELS.items()),
 }
-# Labels are an option of an extension, which may not be there.
-SPEC = AnalysisSpec(**{name: value for name, value in _CHOICES.items() if name in parameters()})
+# Labels are an option of an extension, which may not be there; nothing else reads them.
+LEFT_OUT = _CHOICES.keys() - parameters().keys()
+SPEC = AnalysisSpec(**{name: _CHOICES[name] for name in _CHOICES if name not in LEFT_OUT})
 
 
 @functools.lru_cache(maxsize=1)
@@ -72,7 +73,7 @@ def example() -> Analysis:
     """
     if not sealed(FOLDER / "result", RESULT):
         raise InputError(DAMAGED)
-    return files.load_analysis(FOLDER / "result")
+    return files.load_analysis(FOLDER / "result", LEFT_OUT)
 
 
 def is_there() -> bool:

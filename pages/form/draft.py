@@ -73,8 +73,10 @@ class Draft:
     def fields(self) -> dict[str, Any]:
         """The fields of `AnalysisSpec` that name its stimuli and its features."""
         assert self.source is not None
-        add = (*self.source.add, *self.later)
-        return {**asdict(self.source), "add": add, "features": self.features}
+        fields = {**asdict(self.source), "features": self.features}
+        if self.later:
+            fields["add"] = (*fields["add"], *self.later)
+        return fields
 
 
 def draft() -> Draft:
@@ -113,8 +115,14 @@ def _with_roles(draft: Draft) -> None:
     """Give the columns their roles and add features."""
     assert draft.source is not None
     roles, changed = draft.roles, _changed(draft)
-    add = choices.get("add") or []
-    draft.later = {name: added_column(name) for name in add if ":" in name}
+    values = state.step_values()
+    # What models give is computed in the run, and only categorical values are merged.
+    draft.later = {name: added_column(name) for name in values.get("add", ()) if ":" in name}
+    if draft.later:
+        values["add"] = tuple(name for name in values["add"] if name not in draft.later)
+    if "merge_rare" in values:
+        rare = values["merge_rare"]
+        values["merge_rare"] = tuple(pair for pair in rare if roles.get(pair[0]) == "nominal")
     source = draft.source
     if draft.kind == "table":
         source = replace(source, roles=tuple(changed.items()))
@@ -122,17 +130,8 @@ def _with_roles(draft: Draft) -> None:
     else:
         ordered, nominal = (tuple(k for k in changed if changed[k] == kind) for kind in FEATURES)
         source = replace(source, ordered=ordered, nominal=nominal)
-    source = draft.source = replace(
-        source,
-        add=tuple(name for name in add if name not in draft.later),
-        language=state.value_of("language"),
-        merge_rare=tuple(
-            (k, n) for k, n in state.pairs("merge_rare").items() if roles.get(k) == "nominal"
-        ),
-        vectors=tuple(state.pairs("vectors").items()),
-    )
-    rdms = state.pairs("rdms").items()
-    source = draft.source = replace(source, rdms=state.files(rdms))
+    source = draft.source = replace(source, **values)
+    source = draft.source = replace(source, **state.step_file_values())
     stimuli: StimulusSet = state.load_stimuli_of(source)
     ignored = {k for k, role in roles.items() if role == "ignore"}
     names = [f.name for f in stimuli.features if draft.kind == "table" or f.name not in ignored]
@@ -155,10 +154,10 @@ def change_roles(draft: Draft, roles: dict[str, str]) -> None:
 
 def of_column(draft: Draft, column: str) -> list[str]:
     """The vectors that a column is a part of."""
-    there = () if draft.source is None else draft.source.vectors
+    there = {} if draft.source is None else vars(draft.source)
     return [
         name
-        for name, columns in there
+        for name, columns in there.get("vectors", ())
         for one in columns
         if one == column or (one.endswith("*") and column.startswith(one[:-1]))
     ]

@@ -10,7 +10,6 @@ import pandas as pd
 import streamlit as st
 
 from mlem_core.analysis.diagnostics import lint
-from mlem_core.analysis.source import StimulusSource
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import many
@@ -73,8 +72,9 @@ def _lines(draft: Draft, findings: list[StimulusFinding]) -> None:
         for column in list(draft.roles)[:MOST_LINES]:
             _line(draft, column, about(column))
         source = draft.source
-        added = () if source is None else (*source.add, *dict((*source.vectors, *source.rdms)))
-        for name in (*added, *draft.later.values()):
+        values = {} if source is None else vars(source)
+        by_distances = [name for part in ("vectors", "rdms") for name, _ in values.get(part, ())]
+        for name in (*values.get("add", ()), *dict.fromkeys(by_distances), *draft.later.values()):
             _added_line(draft, name, about(name))
     if len(draft.roles) > MOST_LINES:
         st.caption(
@@ -180,11 +180,12 @@ def _free(draft: Draft) -> None:
         )
         languages = [addable[name].languages for name in chosen if name in addable]
         if language_codes := next(filter(None, languages), None):
+            name = "language"
             choices.choose_one(
                 "Language of frequencies",
                 language_codes(),
-                "language",
-                StimulusSource.language,
+                name,
+                getattr(AnalysisSpec, name),
                 width=180,
                 help="Of the word list that log frequencies are from, by its code.",
             )

@@ -15,7 +15,7 @@ from typing import Any
 import streamlit as st
 
 from mlem_core.analysis.planning import resolvable
-from mlem_core.analysis.source import READING, StimulusSource
+from mlem_core.analysis.source import READING, StimulusChoices, StimulusSource
 from mlem_core.analysis.spec import AnalysisSpec, names_in_section, parameters
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import in_text, parse_names
@@ -25,6 +25,7 @@ from mlem_core.pairs.resampling_units import Units
 from mlem_core.stimuli import datasets
 from mlem_core.stimuli.formats import FORMATS, find_files, find_format
 from mlem_core.stimuli.levels import STIMULUS
+from mlem_core.stimuli.steps import ordered_steps
 from mlem_core.stimuli.stimulus_set import StimulusSet
 from pages.parts import choices, stored
 from pages.parts.choices import plain
@@ -122,6 +123,24 @@ def files(named: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     return tuple((name, str(stored.upload_path(upload))) for name, upload in named)
 
 
+def step_values() -> dict[str, Any]:
+    """The fields of `StimulusSource` that steps of extensions read, but those that name files."""
+    of_formats = {option for entry in FORMATS.values() for option in entry.options}
+    others = {each.name for each in fields(StimulusChoices)} | of_formats | {*_file_fields()}
+    names = [each.name for each in fields(StimulusSource) if each.name not in others]
+    repeated = {name: parameters()[name].repeated for name in names}
+    return {n: tuple(pairs(n).items()) if repeated[n] else value_of(n) for n in names}
+
+
+def step_file_values() -> dict[str, Any]:
+    """Those that name files; InputError where one is not on this machine."""
+    return {name: files(pairs(name).items()) for name in _file_fields()}
+
+
+def _file_fields() -> list[str]:
+    return [step.name for step in ordered_steps() if step.names_files]
+
+
 def texts_of(values: Mapping[str, object]) -> list[str]:
     """The texts of such a part of the state."""
     return list(map(in_text, values.items()))
@@ -216,7 +235,7 @@ def form_of(spec: AnalysisSpec) -> dict[str, list[str] | None]:
         "stimuli": [spec.stimuli if builtin else stored.upload_name(spec.stimuli)],
         "models": list(spec.models) or [choices.NOTHING],
         "files": _uploads(spec.representations),
-        "rdms": _uploads(spec.rdms),
+        **{name: _uploads(getattr(spec, name)) for name in _file_fields()},
         "roles": [f"{column}={role}" for column, role in _roles(spec).items()] or None,
         "values": list(spec.values) or [choices.NOTHING],
     }
@@ -249,7 +268,8 @@ def _roles(spec: AnalysisSpec) -> dict[str, str]:
     values = asdict(spec)
     source = {each.name: values[each.name] for each in fields(StimulusSource)}
     # The models that give surprisal are not run for it.
-    source["add"] = tuple(name for name in spec.add if ":" not in name)
+    if "add" in source:
+        source["add"] = tuple(name for name in source["add"] if ":" not in name)
     try:
         features = stored.read("stimuli", **source).features
     except InputError:

@@ -8,7 +8,8 @@ import streamlit as st
 
 from mlem_core.analysis.spec import parameters
 from mlem_core.base.parameters import SEEDS
-from mlem_core.extensions.treebank.stimuli import LEVELS, SAMPLE
+from mlem_core.extensions.treebank.options import LEVELS
+from mlem_core.extensions.treebank.stimuli import SAMPLE
 from mlem_core.stimuli.stimulus_set import Feature
 from pages.parts import choices
 

@@ -183,7 +183,12 @@ def test_it_writes_the_files_of_the_contract(given, tmp_path, monkeypatch):
     again = AnalysisSpec.from_dict(manifest["parameters"])
     assert again.seed == 0 and again.representations == given.spec.representations
     with refused("did you mean models"):
-        AnalysisSpec.from_dict({"model": []})
+        AnalysisSpec.from_dict({"model": ["brain"]})
+    # Choices of extensions that are not here, which nobody made, and one that somebody made.
+    absent = {"gone": [], "gone_seed": 0}
+    assert AnalysisSpec.from_dict({**manifest["parameters"], **absent}) == again
+    with refused("unknown entry", "gone"):
+        AnalysisSpec.from_dict({"gone": ["x"]})
 
 
 ASKED = ["analyze", "--out", "o", "--stimuli"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.context import SelectionContext
@@ -41,15 +42,16 @@ def remark(context: FigureContext) -> str:
 def runs_with_candidates(context: FigureContext) -> dict[str, AnalysisSpec]:
     """The analysis with each candidate beyond chance that can be a feature, by a button's label."""
     search, spec = pair_search(context), context.analysis.spec
-    if search is None:
+    # An option of an extension, which may not be there.
+    features = vars(spec).get("add")
+    if search is None or features is None:
         return {}
     labels = dict(zip(search.columns["candidate"], search.columns["label"], strict=True))
     added = {label: find_added(name, spec.models) for name, label in labels.items()}
-    return {
-        f"Add {label}": replace(spec, add=(*spec.add, column))
-        for label, column in added.items()
-        if column
+    changes: dict[str, dict[str, Any]] = {
+        label: {"add": (*features, column)} for label, column in added.items() if column
     }
+    return {f"Add {label}": replace(spec, **change) for label, change in changes.items()}
 
 
 def search_for_example(

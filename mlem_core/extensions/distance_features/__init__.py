@@ -10,5 +10,6 @@ EXTENSION = Extension(
     sentence="Several columns as one vector, and matrices of distances (RDMs), as features.",
     entries={"stimulus step": (_FEATURES,)},
     exports={"with_rdm": f"{_FEATURES}:with_rdm", "with_vector": f"{_FEATURES}:with_vector"},
+    options={"stimuli": "mlem_core.extensions.distance_features.options:DistanceFeatureOptions"},
     doc="docs/stimuli.md",
 )

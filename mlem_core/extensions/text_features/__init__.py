@@ -10,5 +10,6 @@ EXTENSION = Extension(
     sentence="Length, place, frequency, neighbours and surprisal of words as features, and rare "
     "values as one.",
     entries={"candidate": (f"{_HERE}.features",), "stimulus step": (f"{_HERE}.steps",)},
+    options={"stimuli": "mlem_core.extensions.text_features.options:TextFeatureOptions"},
     doc="docs/stimuli.md",
 )

@@ -18,5 +18,6 @@ EXTENSION = Extension(
             show="pages.parts.treebank_choices:show_choices",
         ),
     ),
+    options={"stimuli": "mlem_core.extensions.treebank.options:TreebankOptions"},
     doc="docs/stimuli.md",
 )

@@ -38,6 +38,7 @@ from mlem_core.base.errors import InputError, check_choice, unknown
 from mlem_core.base.resources import check_memory
 from mlem_core.base.text import listed, many, short, some
 from mlem_core.extensions.treebank.conllu import NO_VALUE, Sentence, Treebank, read_sentences
+from mlem_core.extensions.treebank.options import LEVELS
 from mlem_core.stimuli import table_warnings as doubts
 from mlem_core.stimuli.columns import NUMBER, texts
 from mlem_core.stimuli.datasets import SETS, BuiltInSet
@@ -46,8 +47,6 @@ from mlem_core.stimuli.reading.content import Source
 from mlem_core.stimuli.stimulus_csv import CARRIED, from_frame
 from mlem_core.stimuli.stimulus_set import UNIT, StimulusSet, bare, count_words
 
-# What a stimulus is, with labels.
-LEVELS = {"word": "words in their sentences", "sentence": "whole sentences"}
 SUFFIX = ".conllu"
 # Of a larger treebank a sample is taken where none is asked for: about as many as `probing` has.
 SAMPLE = 2_000
