@@ -122,25 +122,20 @@ class GroupOptions(ModelSource):
         return groups
 
     def models_table(self, models: Sequence[str]) -> list[Member]:
-        """The models table: a row a model in its group, then a row a checkpoint of a trajectory.
+        """A row for each of the models in its group, then one for each checkpoint of a trajectory.
 
         Where there are groups, checkpoints of trajectories that are in none are in no group: each
         would be one of its own.
-
-        Rows are of `models` alone.
         """
         grouped = {model for _, members in self.groups for model in members}
         trained = {model for _, members in self.trajectories for model in members}
         left_aside = trained if grouped & {*models} else set[str]()
-        rows = [
-            Member(name, model)
-            for name, members_there in self.groups
-            for model in members_there
-            if model in models
-        ]
+        rows = list[Member]()
+        for name, members in self.groups:
+            rows += [Member(name, model) for model in members if model in models]
         rows += [Member(model, model) for model in models if model not in grouped | left_aside]
-        for name, members_there in trajectories_of(self.trajectories, models):
-            rows += [Member(name, model, step_of(model)) for model in members_there]
+        for name, members in trajectories_of(self.trajectories, models):
+            rows += [Member(name, model, step_of(model)) for model in members]
         return rows
 
     def names_in_choices(self) -> NamesInChoices:

@@ -116,10 +116,8 @@ def draw_halves(
 ) -> tuple[IntArray, IntArray]:
     """Stimuli, ascending, of two random halves that share no unit, each with as much of every fold.
 
-    Parameters
-    ----------
-    units, folds : (n_stimuli,) what stays together, and the fold of each stimulus
-    most : of more stimuli a random part is taken, about so many
+    Units (n_stimuli,) stay together; folds (n_stimuli,) are those of the stimuli. Of more than
+    `most` stimuli a random part is taken, about so many.
     """
     _, first, unit = np.unique(units, return_index=True, return_inverse=True)
     order = rng.permutation(len(first))
@@ -137,15 +135,10 @@ def cross_validated(
     total: FloatArray,
     left: Left | None,
 ) -> Squares:
-    """Cross-validated squared distances, means over draws of halves.
+    """Cross-validated squared distances, means over draws of halves (n_draws, 2, n_layers, n).
 
-    Without a block of stimuli they change as the squared distances over all stimuli do.
-
-    Parameters
-    ----------
-    square : products of differences in one array (..., n_layers, n) and in another
-    halves, total, left : such arrays in halves (n_draws, 2, ...), of all stimuli, and without each
-        block
+    Without a block of stimuli they change as the squared distances over all stimuli do. `square`
+    gives products of differences in one array (..., n_layers, n) and in another.
     """
     values = square(halves[:, 0], halves[:, 1]).mean(axis=0)
     if left is None:

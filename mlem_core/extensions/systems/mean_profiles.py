@@ -59,9 +59,7 @@ def mean_profiles(
 
     Parameters
     ----------
-    layers : (model, number) of each of n_layers layers
     values : (n_layers, 1 + n_columns) ρ and importances
-    columns : features, and interactions where they are weighed
     stimuli : the values without each block of stimuli; None: intervals are over members alone
 
     Returns
@@ -123,7 +121,6 @@ def estimate(
     Parameters
     ----------
     matrix : (n_terms, n_members, n_members); the diagonal is not looked at
-    group_of : (n_members,) the number of each one's group
     stimuli : the matrix without each block of stimuli; None: the interval is over members alone
 
     Returns
@@ -194,14 +191,8 @@ def interval_reach(variances: FloatArray, freedom: IntArray) -> FloatArray:
 def mean_estimate(values: FloatArray, stimuli: Left | None = None) -> Estimate:
     """The mean over the members of a group, with its interval over these and the stimuli.
 
-    Parameters
-    ----------
-    values : (n_members, ...) of each member
-    stimuli : the same without each block, (n_blocks, n_members, ...)
-
-    Returns
-    -------
-    arrays (...). There is no interval for one member
+    Arrays (...) of values (n_members, ...), which are (n_blocks, n_members, ...) without each block
+    of stimuli. There is no interval for one member.
     """
     n, mean = len(values), values.mean(axis=0)
     if n < 2:

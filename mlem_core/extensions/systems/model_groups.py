@@ -141,7 +141,6 @@ def group_means(
     Parameters
     ----------
     matrix : (..., n_members, n_members); its diagonal is not looked at
-    group_of : (n_members,) the number of each one's group
     weights : (n_members,) how often each member counts; two copies of one member are no pair
 
     Returns
@@ -162,10 +161,8 @@ def within_and_between(
 ) -> FloatArray:
     """Mean similarity of models within groups, that between groups, and universality.
 
-    Parameters
-    ----------
-    matrix, weights : as of `group_means`. However often members count, each group and each two
-        groups count as their pairs do without weights
+    Arguments are those of `group_means`. However often members count, each group and each two
+    groups count as their pairs do without weights.
 
     Returns
     -------
@@ -222,14 +219,10 @@ class Measured(NamedTuple):
 
 
 def warped_distance(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Distance of two sequences of profiles by dynamic time warping: (...).
+    """Distance (...) of profiles (..., n, k) and (..., m, k) by dynamic time warping.
 
     The cost of two layers is the Euclidean distance of their profiles. A step along both sequences
     counts it twice, one along either once, and the sum is over n + m ("symmetric2", normalised).
-
-    Parameters
-    ----------
-    first, second : (..., n, n_features) and (..., m, n_features), each by depth
 
     Source: Sakoe and Chiba (1978), symmetric form, without slope constraint.
     """
@@ -269,11 +262,8 @@ def profile_distances(
 ) -> Measured:
     """Warped distances of the held-out importance profiles, the mean over folds.
 
-    Parameters
-    ----------
-    results, layers : of the layers that `members` number, in that order
-    left : ρ and importances without each block, (n_blocks, n_layers, 1 + n_columns), means over
-        folds: how their distances change is how those of the folds do
+    `left` has ρ and importances without each block, (n_blocks, n_layers, 1 + n_columns), means over
+    folds: how their distances change is how those of the folds do.
     """
     index = ["fold", "model", "layer"]
     wide = results.importance.pivot(index=index, columns="feature", values="importance")

@@ -36,11 +36,7 @@ def noise_ceiling(ranks: Iterable[NDArray[np.uint32]], layers: PairRanks) -> tup
     """Lower and upper noise ceiling of the RSA with n subjects.
 
     As `rsatoolbox.inference.boot_noise_ceiling` with the method "spearman".
-
-    Parameters
-    ----------
-    ranks : the doubled ranks (n_pairs,) of each subject
-    layers : has room for 2n + 1 layers
+    Ranks (n_pairs,) are doubled; `layers` has room for 2n + 1 of them.
     """
     n, total = layers.n_layers // 2, np.zeros(layers.n_pairs)
     for subject, subject_ranks in enumerate(ranks):
@@ -126,9 +122,7 @@ def ceiling_tables(
     `FEATURES` have no layer, and the mean held-out ρ of the subjects: what the features, weighted
     for each subject, predict of its distances.
 
-    Parameters
-    ----------
-    results : of the layers that are compared; others and errors as of `noise_ceilings`
+    Raises as `noise_ceilings`.
     """
     there = {*results.layers}
     layers = {at: every for at, every in subjects_of(analysis).items() if {*every} <= there}

@@ -132,12 +132,7 @@ class Properties:
 
 
 def kind_and_values(cells: Sequence[str | None], kind: str = "") -> tuple[str, Values]:
-    """Kind of a property ("date", "number", "log" or "class") and its values.
-
-    Parameters
-    ----------
-    kind : of `mlem_core.extensions.systems.group_spec.kinds_of`; empty: it is guessed
-    """
+    """Kind of a property ("date", "number", "log" or "class"), guessed if not given; its values."""
     values = without_marks(cells)
     known = [cell for cell in values if cell is not None and kind != "class"]
     if known and all(_DATE.fullmatch(cell) for cell in known):

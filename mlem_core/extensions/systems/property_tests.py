@@ -156,19 +156,14 @@ def _by_permutation(
 ) -> PropertyTest:
     """The test of the first `n_own` matrices after the similarities, those behind them given.
 
-    Parameters
-    ----------
-    every : similarities and matrices of properties, each (n_systems, n_systems)
-    units, strata : see `_units`
+    Each of `every` is (n_systems, n_systems); units and strata are those of `_units`.
     """
     members = np.eye(len(strata))[units]
     members /= members.sum(axis=0)
     first, second = np.triu_indices(len(strata), 1)
     alone = np.eye(len(units), dtype=bool)
     known = (np.where(alone, 0.0, every[0]), *every[1:])
-    y, *columns = (
-        (members.T @ matrix_of_systems @ members)[first, second] for matrix_of_systems in known
-    )
+    y, *columns = ((members.T @ matrix @ members)[first, second] for matrix in known)
     predictors, others = np.stack(columns[:n_own]), columns[n_own:]
     n_systems, ends = np.bincount(units), np.eye(len(strata))[first] + np.eye(len(strata))[second]
     all_others = np.column_stack((*others, ends))
@@ -264,14 +259,8 @@ def intraclass_correlation(numbers: FloatArray, codes: IntArray) -> float:
 def _units(values: Sequence[Values], others: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
     """Units of systems that have the values of a property together, and those that exchange them.
 
-    Parameters
-    ----------
-    values : of the property
-    others : of each other property of labels these (n_systems,), from 0
-
-    Returns
-    -------
-    (n_systems,) the unit of each system, and (n_units,) the stratum of each unit, from 0
+    (n_systems,) the unit of each system, and (n_units,) the stratum of each unit, from 0. `others`
+    are the labels (n_systems,) of each other property that has labels, as numbers from 0.
     """
     unit = np.arange(len(values[0]))
     roles = np.column_stack((np.zeros_like(unit), *others))

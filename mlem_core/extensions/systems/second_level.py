@@ -236,22 +236,16 @@ class Divisions:
     def importances(self, targets: FloatArray, present: Mask | None = None) -> FloatArray:
         """(n_sets, n_parts) importances with each set of targets, means over folds; NaN of none.
 
-        Parameters
-        ----------
-        targets : (n_sets, n_systems, n_systems) squared distances
-        present : (n_systems, n_systems) mask of the pairs that are there; None: all
+        Targets are squared distances (n_sets, n_systems, n_systems); `present`
+        (n_systems, n_systems) has the pairs that are there, None: all.
         """
         first, second = np.triu_indices(len(self.places), 1)
         y = targets[:, first, second]
         there = np.ones(self.places.shape, bool) if present is None else present
-        each = [
-            (folds != fold, alpha)
-            for folds, alphas in zip(self.folds, self.alphas, strict=True)
-            for fold, alpha in enumerate(alphas)
-        ]
-        outside, alphas = np.stack([mask for mask, _ in each]), np.array([mask for _, mask in each])
+        n_folds, n = self.alphas.shape[1], len(self.places)
+        outside = (self.folds[:, None] != np.arange(n_folds)[:, None]).reshape(-1, n)
         fitted = outside[:, first] & outside[:, second] & there[first, second]
-        weights = fit_weights(self.squares, y, fitted, alphas)
+        weights = fit_weights(self.squares, y, fitted, self.alphas.ravel())
         falls = []
         for at, inside in enumerate(~outside):
             tested = np.flatnonzero(inside)
@@ -351,14 +345,10 @@ def fold_fits(targets: FloatArray, properties: Properties, folds: IntArray) -> F
 
 
 def fit_weights(squares: FloatArray, y: FloatArray, pairs: Mask, alphas: FloatArray) -> FloatArray:
-    """(n_sets, n_fits, n_properties) weights of ridge regressions on some pairs.
+    """(n_sets, n_fits, n_properties) weights of ridge regressions with penalties alphas (n_fits,).
 
-    Parameters
-    ----------
-    squares : (n_pairs, n_properties)
-    y : (n_sets, n_pairs) squared distances
-    pairs : (n_fits, n_pairs) mask of those that are fitted
-    alphas : (n_fits,) penalties
+    Targets y (n_sets, n_pairs) are regressed on squares (n_pairs, n_properties); `pairs`
+    (n_fits, n_pairs) are those that are fitted.
     """
     n = np.maximum(pairs.sum(axis=1), 1.0)
     x_mean = pairs @ squares / n[:, None]
