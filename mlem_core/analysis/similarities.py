@@ -91,13 +91,18 @@ class LayerSimilarity:
         tables = {f"similarity_{name}.csv": square}
         if self.similarity.divides:
             terms = (split or self.decomposed()).table(self.layers)
-            tables[f"why_layers_{name}.csv"] = terms.rename(columns={"rsa": name})
+            tables[terms_file(name)] = terms.rename(columns={"rsa": name})
         return tables
 
     def of(self, analysis: Analysis, selection: Selection) -> LayerSimilarity:
         """Layer similarity of the selected layers and features of their analysis."""
         layers, pairs = selection.layers, selection.of_pairs(self.pairs, analysis.layers)
         return LayerSimilarity(self.similarity, layers, pairs, self.values_of(layers))
+
+
+def terms_file(similarity: str) -> str:
+    """File of the contributions by feature to a similarity of every two layers."""
+    return f"why_layers_{similarity}.csv"
 
 
 def distance_of(analysis: Analysis, similarity: Similarity, model: str) -> str:

@@ -36,10 +36,10 @@ from mlem_core.figures.style import (
     as_number,
     faded,
     in_panel,
+    note,
     once_in_legend,
     panel_layout,
     scatter,
-    title_of,
 )
 
 UNKNOWN = math.nan
@@ -70,9 +70,8 @@ def frame_map(figure: go.Figure, points: pd.DataFrame, stress: float, ref: str =
     figure.update_layout({f"{key}axis{ref}": axis for key, axis in axes.items()})
     text = stress_in_words(stress)
     if text:
-        below = {"y": 0, "yanchor": "top", "yshift": -5}
-        font = {"size": SIZE - 1, "color": GREY}
-        figure.add_annotation(title_of(text, ref) | below | {"font": font})
+        look = {"yanchor": "top", "yshift": -5, "font": {"size": SIZE - 1, "color": GREY}}
+        figure.add_annotation(note(text, 0.5, 0, ref, "xy", **look))
 
 
 def heading(text: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.labels import width
-from mlem_core.figures.style import INK, SIZE, note
+from mlem_core.figures.style import INK, PANEL_TITLE, SIZE, note
 
 # One, one and a half and two columns of Nature, and nearly those of most journals.
 WIDTHS_MM = {"one column": 89.0, "one and a half": 120.0, "two columns": 183.0}
@@ -162,9 +162,9 @@ def _laid_out(figure: go.Figure, paper: Paper) -> go.Figure:
 def _letter(figure: go.Figure) -> None:
     """Letter the panels that have a title."""
     titles = [
-        one.yref.removeprefix("y").removesuffix(" domain")
-        for one in figure.layout.annotations
-        if one.y == 1 and one.yshift == 6 and one.yref.endswith("domain") and one.text
+        annotation.yref.removeprefix("y").removesuffix(" domain")
+        for annotation in figure.layout.annotations
+        if annotation.name == PANEL_TITLE and annotation.text
     ]
     look = {"xanchor": "right", "yanchor": "bottom", "xshift": -6, "yshift": 6}
     look["font"] = {"size": SIZE + 2}

@@ -290,10 +290,14 @@ def shape(
     return {"type": kind, **ends, "line": line, **_axes_of(ref, within)}
 
 
+# Name of the annotations that are titles of panels.
+PANEL_TITLE = "panel title"
+
+
 def title_of(text: str, ref: str) -> Trace:
     """The annotation that stands as a title over a panel."""
     look = {"yanchor": "bottom", "yshift": 6, "font": {"size": SIZE + 1}}
-    return note(text, 0.5, 1, ref, "xy", **look)
+    return note(text, 0.5, 1, ref, "xy", name=PANEL_TITLE, **look)
 
 
 def bar_title(text: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.context import SelectionContext
 from mlem_core.analysis.planning import choices_table
 from mlem_core.analysis.results import Results
-from mlem_core.analysis.similarities import SIMILARITY, LayerSimilarity
+from mlem_core.analysis.similarities import SIMILARITY, LayerSimilarity, terms_file
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import checked, parsed
@@ -240,8 +240,11 @@ def analysis_tables(
         intervals, tables, sentences = _interval_tables(context, similarity)
         extra |= tables
         notices += sentences
+    beyond_chance = {similarity.similarity.name} - {RSA} if options.bootstrap else set[str]()
     uncorrected = [
-        file for file, table in extra.items() if file.startswith("why") and "p" not in table
+        terms_file(name)
+        for name in names
+        if SIMILARITIES.named(name).divides and name not in beyond_chance
     ]
     notices += [f"{listed(uncorrected)}: {UNCORRECTED}"] if uncorrected else []
     chance = LAYER_CHANCE.find(context.reselect(similarity=similarity.similarity.name))
