@@ -74,9 +74,9 @@ TABLES = {
 
 # Models of which a folder has too much to be copied, and what is about all models.
 ELSEWHERE = {
-    "lora-beside-base": "representations/test_registry.py::test_a_folder_that_cannot_be_used_is_told",
-    "model-gemma3-multimodal": "representations/test_architectures.py::test_the_language_model_of_a_multi",
-    "surprisal-of-the-word": "representations/test_weights.py::test_probabilities_of_all_words_of_a_c",
+    "lora-beside-base": "representations/test_registry.py::test_a_folder_that_cannot_be_used",
+    "model-gemma3-multimodal": "representations/test_architectures.py::test_the_language_model",
+    "surprisal-of-the-word": "representations/test_weights.py::test_probabilities_of_all_words",
     "compare-index": "cases/test_cases.py::test_a_table_with_names_is_matched_by_them_in_python",
     "figure-labels": "cases/test_cases.py::test_labels_in_letters_without_a_font_are_named",
 }
