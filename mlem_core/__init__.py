@@ -71,12 +71,13 @@ def __getattr__(name: str) -> Any:
     for home, names in _HOMES.items():
         if name in names:
             return getattr(importlib.import_module(f"mlem_core.{home}"), name)
-    from mlem_core.extending import exports, resolve
+    from mlem_core.extending import references, resolve
 
+    exports = references("exports")
     if name == "__all__":
-        return sorted([*exports(), *(name for names in _HOMES.values() for name in names)])
-    if name in exports():
-        return resolve(exports()[name])
+        return sorted([*exports, *(name for names in _HOMES.values() for name in names)])
+    if name in exports:
+        return resolve(exports[name])
     raise AttributeError(f"module 'mlem_core' has no attribute {name!r}")
 
 

@@ -140,13 +140,13 @@ class Screen:
     @property
     def file(self) -> str:
         """Path of its file, from the folder of app.py."""
-        # Its stem is not the url_path: otherwise a bare `streamlit run app.py` would run a page
-        # that is opened by its address on a fresh server without app.py.
+        # Its stem is not the url_path: a fresh server would otherwise run a page that is opened by
+        # its address without app.py.
         return f"pages/{self.page or self.url_path}_page.py"
 
     @property
     def icon(self) -> str:
-        """Its symbol, as Streamlit names it."""
+        """Its symbol, as a shortcode of Material symbols."""
         return f":material/{self.symbol}:"
 
 
@@ -321,16 +321,26 @@ def extensions() -> dict[str, Extension]:
 
 def entry_modules(kind: str) -> list[str]:
     """Modules of extensions that register entries of a kind, such as "figure"."""
-    records = extensions().values()
-    return [module for extension in records for module in extension.entries.get(kind, ())]
-
-
-def exports() -> dict[str, Reference]:
-    """Places of the public names of Python that extensions add."""
-    places: dict[str, Reference] = {}
+    modules = list[str]()
     for extension in extensions().values():
-        places |= extension.exports
+        modules += extension.entries.get(kind, ())
+    return modules
+
+
+def references(field_name: str) -> dict[str, Reference]:
+    """Places that extensions name in a field of their record, "exports" or "stages"."""
+    places = dict[str, Reference]()
+    for extension in extensions().values():
+        places |= getattr(extension, field_name)
     return places
+
+
+def contributions(field_name: str) -> list[Any]:
+    """Entries that extensions have in a field of their record, such as "commands"."""
+    entries = list[Any]()
+    for extension in extensions().values():
+        entries += getattr(extension, field_name)
+    return entries
 
 
 def with_extension_options(name: str, choices: type, kind: str) -> type:
@@ -350,19 +360,17 @@ def with_extension_options(name: str, choices: type, kind: str) -> type:
 
 def table_sources() -> dict[str, TableSource]:
     """Tables that extensions add where an option names them, by the option."""
-    sources = [source for extension in extensions().values() for source in extension.tables]
-    return {source.option: source for source in sources if source.option}
+    return {source.option: source for source in contributions("tables") if source.option}
 
 
 def default_table_sources() -> list[TableSource]:
     """Tables that extensions add without an option."""
-    sources = [source for extension in extensions().values() for source in extension.tables]
-    return [source for source in sources if not source.option]
+    return [source for source in contributions("tables") if not source.option]
 
 
 def model_tables() -> list[ModelTable]:
     """Kinds of tables that an analysis may take its models from."""
-    return [table for extension in extensions().values() for table in extension.model_tables]
+    return contributions("model_tables")
 
 
 def functions(field_name: str) -> list[Any]:
@@ -373,28 +381,14 @@ def functions(field_name: str) -> list[Any]:
 
 def commands() -> list[Command]:
     """Commands that extensions add."""
-    return [command for extension in extensions().values() for command in extension.commands]
+    return contributions("commands")
 
 
 def screens() -> list[Screen]:
     """Screens that extensions add."""
-    return [screen for extension in extensions().values() for screen in extension.screens]
+    return contributions("screens")
 
 
 def panels(screen: str) -> list[Panel]:
     """Parts that extensions add to a screen."""
-    parts = [panel for extension in extensions().values() for panel in extension.panels]
-    return [panel for panel in parts if panel.screen == screen]
-
-
-def find_stage(name: str) -> Any:
-    """Background work of an extension by its name; None where none has it."""
-    for extension in extensions().values():
-        if name in extension.stages:
-            return resolve(extension.stages[name])
-    return None
-
-
-def stage_names() -> list[str]:
-    """Names of the background work of all extensions."""
-    return [name for extension in extensions().values() for name in extension.stages]
+    return [panel for panel in contributions("panels") if panel.screen == screen]

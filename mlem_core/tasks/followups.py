@@ -20,7 +20,7 @@ from mlem_core.analysis.similarities import SIMILARITY
 from mlem_core.base.errors import InputError, check_choice, unknown
 from mlem_core.base.typing import Report
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.extending import find_stage, functions, stage_names
+from mlem_core.extending import functions, references, resolve
 from mlem_core.inference.explanation import PAIR_INTERVALS
 from mlem_core.inference.importance_null import IMPORTANCE_CHANCE, SCORE_CHANCE
 from mlem_core.inference.layer_intervals import LAYER_CHANCE, LAYER_INTERVALS
@@ -122,9 +122,12 @@ JOB_TYPES: dict[str, JobType] = {
 
 def job_type(name: str) -> JobType:
     """Type of background task by its name; raises InputError for an unknown one."""
-    job: JobType | None = JOB_TYPES.get(name) or find_stage(name)
-    if job is None:
-        raise unknown("kind of work", name, [*JOB_TYPES, *stage_names()])
+    if name in JOB_TYPES:
+        return JOB_TYPES[name]
+    stages = references("stages")
+    if name not in stages:
+        raise unknown("kind of work", name, [*JOB_TYPES, *stages])
+    job: JobType = resolve(stages[name])
     return job
 
 
