@@ -46,7 +46,7 @@ def _pages() -> list[st.Page]:
 
 frame.dress()
 if login.is_needed():
-    login.show_log_in()
+    login.login_page()
     st.stop()
 page = st.navigation(_pages(), position="top")
 # Where a screen needs less than the whole width, what is selected stands beside what is shown.
@@ -56,4 +56,4 @@ page.run()
 screens.links()
 with st.sidebar:
     frame.watch_width()
-    login.offer_log_out()
+    login.logout_button()

@@ -36,7 +36,7 @@ def load() -> tuple[StimulusSet, routes.Rows]:
 def engine(stimuli: StimulusSet, rows: routes.Rows) -> None:
     """Pair statistics, ridge with nested cross-validation, importances."""
     folds = group_folds(stimuli.groups, FOLDS, SEED)
-    pairs = ComparedPairs.of(feature_columns(stimuli), folds)
+    pairs = ComparedPairs.from_features(feature_columns(stimuli), folds)
     fitted(pair_statistics(pairs, [lambda layer=layer: layer for layer in rows]))
 
 

@@ -54,7 +54,7 @@ def _cells(
         FeatureColumn(c.name, c.kind, c.values[chosen], c.span)
         for c in feature_columns(case.stimuli)
     ]
-    pairs = PairColumns.of(columns, interactions=interactions)
+    pairs = PairColumns.from_features(columns, interactions=interactions)
     return pair_cells(pairs, case.rows[layer][chosen], ranked=ranked)
 
 
@@ -100,7 +100,7 @@ def _statistics(case: Case, layers: Sequence[int], interactions: bool = False) -
 
 def _spearman(case: Case, pairs: PairStatistics, layers: Sequence[int]) -> FloatArray:
     """Weights (n_layers, n_folds, n_columns) of the highest ρ_a."""
-    training = TrainingPairs.of(
+    training = TrainingPairs.from_columns(
         pairs.columns,
         case.folds,
         len(layers),
@@ -204,7 +204,9 @@ def measure(table: Table, runs: int) -> str:
             for layer in every:
                 fold = int(folds[layer])
                 theirs = _published(case, interactions, int(layer), fold, strength)
-                score = pairs.of_layers([int(layer)]).tests.folds[fold].scores(theirs[None, None])
+                score = (
+                    pairs.select_layers([int(layer)]).tests.folds[fold].scores(theirs[None, None])
+                )
                 both = np.array([score.rho[0, 0], score.rho_a[0, 0]])
                 differences.append(own[:, layer, fold] - both)
             found = np.array(differences)

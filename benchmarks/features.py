@@ -89,7 +89,7 @@ def explicit_difference(
     i, j = (train[side] for side in np.triu_indices(len(train), 1))
     distances = squared_distances(layer[train])
     target = (distances - distances.min()) / np.ptp(distances)
-    x = columns.of_pairs(i, j)
+    x = columns.pair_values(i, j)
     penalty = np.sqrt(float(solution.alpha[0, 0])) * np.eye(x.shape[1])
     expected, _ = nnls(
         np.concatenate((x - x.mean(axis=0), penalty)),
@@ -97,7 +97,7 @@ def explicit_difference(
     )
     k, m = (test[side] for side in np.triu_indices(len(test), 1))
     weights = solution.coef[0, 0]
-    rho = spearmanr(columns.of_pairs(k, m) @ weights, squared_distances(layer[test])).statistic
+    rho = spearmanr(columns.pair_values(k, m) @ weights, squared_distances(layer[test])).statistic
     own = pairs.tests.folds[0].scores(solution.coef[:, :1]).rho[0, 0]
     return float(max(np.abs(expected - weights).max(), abs(rho - own)))
 
@@ -108,7 +108,7 @@ def main(number: int) -> None:
     features, layers = planted(size)
     folds = np.arange(size.n_stimuli) % N_FOLDS
     start = time.process_time()
-    compared = ComparedPairs.of(feature_columns(features), folds)
+    compared = ComparedPairs.from_features(feature_columns(features), folds)
     pairs = pair_statistics(compared, [lambda layer=layer: layer for layer in layers])
     fits, importance = fitted(pairs)
     decompose(pairs.moments)

@@ -36,14 +36,14 @@ def pairs_of(case: Case, layers: Sequence[Layer], by_value: Sequence[str] = ()) 
 
 def intervals(case: Case, pairs: LayerPairs) -> BlockSums:
     """Intervals of scores, importances, similarities and contributions; the sums behind them."""
-    blocks = BlockSums.of(pairs, with_distances=True)
+    blocks = BlockSums.from_pairs(pairs, with_distances=True)
     intervals_from_sums(
         pairs.statistics,
         fitted(pairs.statistics),
         blocks,
         layers=pairs.layers,
         estimator="ridge",
-        units=Units.of(case.stimuli),
+        units=Units.from_stimuli(case.stimuli),
         report=lambda _: None,
     )
     return blocks

@@ -67,7 +67,7 @@ def main(n_stimuli: int, by_value: bool) -> None:
     columns = _columns(n_stimuli, by_value)
     folds = group_folds(np.arange(n_stimuli) // 3, FOLDS, SEED)
     start = time.perf_counter()
-    pairs = ComparedPairs.of(columns, folds, design=PairDesign.of(folds))
+    pairs = ComparedPairs.from_features(columns, folds, design=PairDesign.from_budget(folds))
 
     def layer(number: int) -> np.ndarray:
         own = np.random.default_rng(number)

@@ -23,7 +23,7 @@ MORE, NOISE = 12, 0.01
 
 
 def _statistics(case: Case, columns: Sequence[FeatureColumn]) -> PairStatistics:
-    pairs = ComparedPairs.of(columns, case.folds)
+    pairs = ComparedPairs.from_features(columns, case.folds)
     return pair_statistics(pairs, [lambda rows=rows: rows for rows in case.rows])
 
 
@@ -40,7 +40,7 @@ def _more(case: Case) -> PairStatistics:
 
 
 def _redraw(pairs: PairStatistics, dropped: str) -> None:
-    fitted(pairs.of_features([name for name in pairs.features if name != dropped]))
+    fitted(pairs.select_features([name for name in pairs.features if name != dropped]))
 
 
 def measure(table: Table, runs: int) -> str:

@@ -49,7 +49,7 @@ def extraction(stimuli: StimulusSet, loaded: LoadedModel) -> None:
 
 def engine(case: Case) -> tuple[PairStatistics, Results]:
     """Pair statistics, nested cross-validation, importances, both matrices, both maps."""
-    pairs = ComparedPairs.of(feature_columns(case.stimuli), case.folds)
+    pairs = ComparedPairs.from_features(feature_columns(case.stimuli), case.folds)
     statistics = pair_statistics(pairs, [lambda rows=rows: rows for rows in case.rows])
     return statistics, results_from_statistics(statistics, case.layers, case.folds)
 

@@ -41,9 +41,9 @@ def run_command() -> "NoReturn":
         # dataclass), and would die of the signal though we caught it; running any text forgets it.
         exec("")
         print("stopped", file=sys.stderr)
-        from mlem_core.base.parallel import stopped_with
+        from mlem_core.base.parallel import signal_status
 
-        sys.exit(stopped_with())
+        sys.exit(signal_status())
 
 
 if __name__ == "__main__":

@@ -9,11 +9,11 @@ import streamlit as st
 
 from mlem_core.base.text import fraction
 from mlem_core.figures import captions
-from mlem_core.figures.compare import importance_of
+from mlem_core.figures.compare import mean_importance
 from mlem_core.inference.intervals import agreement_interval
 from mlem_core.measures.similarity import agreement
 from pages.parts import choices, exporting, frame, stored, uncertainty
-from pages.parts.choices import without_minus_zero
+from pages.parts.choices import drop_minus_zero
 from pages.parts.exporting import Panel
 from pages.parts.opening import view_page
 from pages.parts.view import (
@@ -57,15 +57,15 @@ def _matrices(view: View) -> None:
         "order.",
     )
     of_layers = choose_similarity(view)
-    panel = Panel.of(view, "similarity", similarity=chosen_similarity())
+    panel = Panel.from_view(view, "similarity", similarity=chosen_similarity())
     if panel is None:
         return
     panel.on_click(partial(look_at_cell, view))
     name, context, interval = of_layers.similarity.name, view.shown(), None
-    if (bounds := context.intervals_of(name)) is not None:
+    if (bounds := context.find_intervals(name)) is not None:
         key = "agreement", name
         interval = context.once(key, lambda: agreement_interval(bounds, view.layers)[1:])
-    values = of_layers.values_of(view.layers)
+    values = of_layers.values_among(view.layers)
     agree = agreement(view.results.similarity_profiles.to_numpy(), values)
     st.metric(
         "Agreement of the two (Spearman ρ)",
@@ -118,7 +118,7 @@ def _similarities(view: View, a: str, b: str) -> None:
             help=f"{by.called.capitalize()}: {by.meaning}.",
         )
     st.dataframe(
-        stored.names().table(without_minus_zero(importance_of(results, a, b))),
+        stored.names().table(drop_minus_zero(mean_importance(results, a, b))),
         hide_index=True,
         key="importances",
         column_config={

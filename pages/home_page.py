@@ -73,7 +73,7 @@ def _line(job: Job, names: dict[str, str]) -> None:
     status, note = job.status(), notes.read_notes(job.id, stored.store()).note
     state = status.state
     contents = job.contents() if state == "done" else None
-    requested = notes.models_of(job.spec)
+    requested = notes.named_models(job.spec)
     there = requested if contents is None else list(contents.models)
     left_out = [name for name in requested if name not in there]
     with st.container(key=f"line of {job.id}"):
@@ -82,7 +82,7 @@ def _line(job: Job, names: dict[str, str]) -> None:
         if note:
             lines = "  \n".join(plain(line) for line in note.splitlines())
             name.caption(f":material/sticky_note_2: {lines}")
-        when.markdown("" if job.asked_at is None else f"{job.asked_at:%d %b %Y, %H:%M}")
+        when.markdown("" if job.start_time is None else f"{job.start_time:%d %b %Y, %H:%M}")
         models.markdown(plain(listed(there, most=3)))
         if left_out:
             models.caption(plain(f"Left out: {listed(left_out, most=3)}."))
@@ -153,7 +153,7 @@ def _more(job: Job, names: dict[str, str]) -> None:
             key=f"duplicate {job.id}",
             help="Opens New analysis with all choices of this one, to be changed.",
         ):
-            choices.put_all(state.form_of(job.spec))
+            choices.put_all(state.form_state(job.spec))
             st.switch_page(SCREENS["new"].file)
         if job.id != stored.EXAMPLE and st.button(
             "Delete",

@@ -11,7 +11,7 @@ import streamlit as st
 
 from mlem_core import extending
 from mlem_core.base.text import fraction, percent
-from mlem_core.figures.captions import of_chance
+from mlem_core.figures.captions import chance_sentence
 from mlem_core.figures.context import FigureContext
 from mlem_core.figures.terms import decomposition, models_alike
 from mlem_core.inference.intervals import with_bounds
@@ -19,7 +19,7 @@ from mlem_core.measures import decomposition as of
 from mlem_core.measures.decomposition import discordant_pairs
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from pages.parts import choices, exporting, frame, stored, uncertainty
-from pages.parts.choices import inform, plain, without_minus_zero
+from pages.parts.choices import drop_minus_zero, inform, plain
 from pages.parts.exporting import Panel
 from pages.parts.opening import view_page
 from pages.parts.view import (
@@ -49,7 +49,7 @@ def _maps(view: View) -> None:
     """Map of the layers."""
 
     def of_layers() -> None:
-        panel = Panel.of(view, "layer_maps", "layer-map")
+        panel = Panel.from_view(view, "layer_maps", "layer-map")
         if panel is not None:
             panel.on_click(partial(look_at_layer, view))
 
@@ -64,14 +64,14 @@ def _models_alike(view: View) -> None:
         inform(f"{similarity.no_terms} What follows is RSA.")
         similarity = SIMILARITIES[RSA]
     shown = view.shown(similarity=similarity.name)
-    panel = Panel.of(view, "why_layers", similarity=similarity.name)
+    panel = Panel.from_view(view, "why_layers", similarity=similarity.name)
     if panel is None:
         return
     means = models_alike(shown)
     terms = stored.feature_titles(list(means["term"]))
     uncertainty.offer_intervals(view, similarity.name)
     st.dataframe(
-        without_minus_zero(means.assign(term=means["term"].map(terms))),
+        drop_minus_zero(means.assign(term=means["term"].map(terms))),
         hide_index=True,
         key="models alike",
         column_config={
@@ -81,7 +81,7 @@ def _models_alike(view: View) -> None:
     st.caption(
         "Mean of each contribution over the pairs of layers of every two models (and within each). "
         "A column adds up to the mean "
-        f"{similarity.called}. {of_chance(shown.chance)} {shown.computed_on}"
+        f"{similarity.called}. {chance_sentence(shown.chance)} {shown.basis_sentence}"
     )
     panel.show()
 

@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from mlem_core.analysis.backends import default_address
-from mlem_core.analysis.planning import Cost, cost_of
+from mlem_core.analysis.planning import Cost, estimate_cost
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores
@@ -70,7 +70,7 @@ def new_body() -> None:
     now = draft()
     options = state.chosen_options(now.stimuli)
     files = models.file_contents(now, options["distance"])
-    lint, amiss = roles.looked_at(now, options)
+    lint, amiss = roles.check_draft(now, options)
     wrong = {
         "read": state.refused_upload("stimuli") or (now.error if now.at == "read" else ""),
         "roles": (now.error if now.at == "roles" else "") or amiss,
@@ -79,7 +79,7 @@ def new_body() -> None:
     spec = None
     if not any(wrong.values()):
         try:
-            spec = models.spec_of(now, options)
+            spec = models.build_spec(now, options)
             spec.check()
         except InputError as error:
             wrong["models"] = str(error)
@@ -100,7 +100,7 @@ def new_body() -> None:
         assert now.stimuli is not None
         shapes = {offer.name: offer.shape for offer in models.offers() if offer.where != "away"}
         n_layers = [len(content.names) for content in files.values()]
-        cost = cost_of(spec, now.stimuli, lint.n_columns, shapes, n_layers)
+        cost = estimate_cost(spec, now.stimuli, lint.n_columns, shapes, n_layers)
     _bar(now, wrong, cost, spec)
 
 
@@ -114,7 +114,7 @@ def _step(name: str, now: Draft, wrong: dict[str, str], lint: Lint | None) -> No
             key=f"step {name}",
             type="primary" if here else "secondary",
             icon=":material/error:" if wrong[name] else None,
-            on_click=partial(state.go_to, name),
+            on_click=partial(state.show_step, name),
             width="stretch",
             help=_HELP[name],
         )
@@ -186,7 +186,7 @@ def _way(label: str, to: str, icon: str, kind: Any = "secondary") -> None:
         icon=icon,
         icon_position="right" if label.startswith("Next") else "left",
         type=kind,
-        on_click=partial(state.go_to, to),
+        on_click=partial(state.show_step, to),
         help=_HELP[to],
     )
 
@@ -203,10 +203,10 @@ def _what_runs(now: Draft, wrong: dict[str, str], cost: Cost | None) -> str:
     where = default_address() or f"this machine ({many(cores(), 'core')})"
     text = f"Runs {plain(_systems())} on {on}. Computes on {plain(where)}."
     if cost is not None:
-        takes = f"About {duration(cost.seconds)} and {models.in_bytes(cost.n_bytes)} of disk"
+        takes = f"About {duration(cost.seconds)} and {models.size_text(cost.n_bytes)} of disk"
         offers = [offer for offer in models.offers() if offer.where != "away"]
         if fetched := sum(offer.n_bytes or 0 for offer in offers):
-            takes += f", after {models.in_bytes(fetched)} from the hub"
+            takes += f", after {models.size_text(fetched)} from the hub"
         text += f"  \n:small[:gray[{plain(takes)}; less where parts are cached.]]"
     return text
 

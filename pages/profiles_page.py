@@ -11,7 +11,7 @@ import streamlit as st
 
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures import captions
-from mlem_core.inference.resample import below_ceiling
+from mlem_core.inference.resample import ceiling_caveats
 from mlem_core.measures import importance
 from pages.parts import exporting, frame, stored, uncertainty
 from pages.parts.choices import plain
@@ -23,7 +23,7 @@ from pages.parts.view import View
 def _show_profiles(view: View) -> None:
     """The profiles of all layers, and what else there is to say of them."""
     exporting.show_figure(view, "profiles")
-    if sentence := below_ceiling(view.results, view.selection.estimator):
+    if sentence := ceiling_caveats(view.results, view.selection.estimator):
         st.caption(plain(sentence))
     uncertainty.offer_intervals(view)
     uncertainty.offer_chance(view)
@@ -45,13 +45,13 @@ def _correlated(view: View) -> None:
     if estimator_named(selection.estimator).slow:
         st.caption("They are computed with ridge: run the analysis with it.")
         return
-    pairs = view.analysis.pairs_of(selection)
+    pairs = view.analysis.compute_pairs(selection)
     weights = importance.fitted(pairs, selection.estimator)[0].weights
     correlated = importance.correlated_features(pairs, weights)
     warning = importance.warning(correlated, stored.names())
     st.caption(plain(warning or "What these features predict correlates by less than 0.3."))
     with st.spinner("Computing the importances …"):
-        panel = Panel.of(view, "importance_left_out", "importance-left-out")
+        panel = Panel.from_view(view, "importance_left_out", "importance-left-out")
     if panel is not None:
         panel.show()
 

@@ -18,7 +18,7 @@ from mlem_core.figures.plots import FIGURES, FigureOptions, RenderedFigure
 from mlem_core.figures.print_layout import Paper
 from mlem_core.report import methods
 from mlem_core.report.chosen import Chosen, as_zip
-from mlem_core.report.formats import FORMATS, pages_of, pictures
+from mlem_core.report.formats import FORMATS, lay_out_pages, pictures
 from mlem_core.storage.store import Store
 from mlem_core.tasks import notes
 from mlem_core.tasks.access import view_only
@@ -26,7 +26,7 @@ from pages.parts import frame, stored
 from pages.parts.choices import inform, plain
 from pages.parts.exporting import add_to_report, change_report, paper, read_report
 from pages.parts.opening import view_page
-from pages.parts.view import View, view_of
+from pages.parts.view import View, open_view
 
 
 def _show_report(view: View) -> None:
@@ -191,7 +191,7 @@ class _Card:
 
     def drawn(self, called: Names) -> RenderedFigure | None:
         """The figure as it is printed; None while its tables are computed (which is shown)."""
-        view = view_of(self.chosen.analysis, self.chosen.selection)
+        view = open_view(self.chosen.analysis, self.chosen.selection)
         key = repr((self.chosen.to_dict(), called, self.paper.narrow))
         return None if view is None else _drawn(stored.store(), self, called, view, key)
 
@@ -238,7 +238,7 @@ class _Card:
             )
 
     def _preview(self, rendered: RenderedFigure) -> None:
-        pages = pages_of(rendered, self.paper)
+        pages = lay_out_pages(rendered, self.paper)
         # As wide as in print; on a window that is narrower it is moved sideways, not squeezed.
         place = f"report-preview-{self.name}"
         st.html(

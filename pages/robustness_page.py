@@ -12,7 +12,7 @@ from mlem_core.base.typing import parse_layer
 from mlem_core.figures.canvas import verdicts
 from mlem_core.inference.explanation_text import tested_similarities
 from mlem_core.inference.intervals import importance_difference_table, score_table
-from mlem_core.inference.resample import sampled_of
+from mlem_core.inference.resample import interval_sample_sentence
 from mlem_core.pairs.similarities import SIMILARITIES
 from pages.parts import exporting, frame, stored, uncertainty
 from pages.parts.choices import plain
@@ -62,7 +62,7 @@ def _tests(view: View) -> None:
         st.markdown("There are no intervals yet of what is shown.")
         uncertainty.offer_intervals(view)
     else:
-        sample = sampled_of(len(view.analysis.stimuli), view.analysis.pairs.n_pairs)
+        sample = interval_sample_sentence(len(view.analysis.stimuli), view.analysis.pairs.n_pairs)
         if sample:
             st.caption(sample)
         uncertainty.show_tests(
@@ -76,7 +76,7 @@ def _tests(view: View) -> None:
         )
         a, b = view.pair
         if a != b:
-            tested = context.intervals_of(chosen_similarity()) or intervals
+            tested = context.find_intervals(chosen_similarity()) or intervals
             name = tested.similarity
             uncertainty.show_tests(
                 view,

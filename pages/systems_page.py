@@ -72,7 +72,7 @@ def _overview(view: View, summary: GroupSummary, table: pd.DataFrame) -> None:
                 "depth, or similarity of layers that match best.",
             )
             choices.choose_one("Order", ORDERS, "order", "model", help="How the matrix is sorted.")
-        panel = Panel.of(view, "system_distances")
+        panel = Panel.from_view(view, "system_distances")
         if panel is not None:
             panel.on_click(partial(_choose, view))
     with right:

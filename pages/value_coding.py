@@ -10,7 +10,7 @@ from mlem_core.analysis.planning import recommended_values
 from mlem_core.extensions.value_coding.computation import FILE
 from mlem_core.extensions.value_coding.figures import table_caption
 from mlem_core.tasks.access import view_only
-from pages.form.state import form_of
+from pages.form.state import form_state
 from pages.parts import choices, exporting, stored
 from pages.parts.choices import plain
 from pages.parts.screens import SCREENS
@@ -58,5 +58,5 @@ def _offer_by_value(view: View) -> None:
         icon=":material/call_split:",
         help="Opens New analysis with all choices of this one, and this coding.",
     ):
-        choices.put_all(form_of(analysis.spec) | {"values": list(names)})
+        choices.put_all(form_state(analysis.spec) | {"values": list(names)})
         st.switch_page(SCREENS["new"].file)

@@ -57,7 +57,7 @@ parser.add_argument("--view-only", action="store_true")
 options, of_streamlit = parser.parse_known_args()
 if options.view_only:
     os.environ[access.VARIABLE] = "1"
-if login.providers() and not login.can_log_in():
+if login.providers() and not login.login_available():
     refuse(f"the log-in of secrets.toml needs a package: pip install '{login.PACKAGE}'.")
 if not is_this_machine(options.host) and not access.view_only() and not login.providers():
     if not os.environ.get(CONTAINER):

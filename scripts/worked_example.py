@@ -33,7 +33,9 @@ LAYERS = (
 
 def six_words() -> tuple[SetMoments, FloatArray]:
     """The moments of all pairs in both layers, and the products (2, 2) of their centred ranks."""
-    pairs = ComparedPairs.of(feature_columns(FEATURES), np.zeros(len(WORDS), dtype=np.int64))
+    pairs = ComparedPairs.from_features(
+        feature_columns(FEATURES), np.zeros(len(WORDS), dtype=np.int64)
+    )
     layers = [lambda layer=layer: layer for layer in LAYERS]
     moments = pair_statistics(pairs, layers).moments
     every_block = np.ones(moments.n_blocks, dtype=bool)

@@ -7,7 +7,7 @@ import time
 from importlib import import_module
 from pathlib import Path
 
-from validation.work import carry_out
+from validation.work import execute
 
 HERE = Path(__file__).resolve().parents[1]
 # study: the module that makes its tasks, and the function's name
@@ -52,7 +52,7 @@ def main() -> None:
         if options.fresh:
             path.unlink(missing_ok=True)
         module, tasks = STUDIES[study]
-        carry_out(path, getattr(import_module(module), tasks)(options.quick))
+        execute(path, getattr(import_module(module), tasks)(options.quick))
     from validation.report import report
 
     report(folder)

@@ -52,8 +52,8 @@ def numbers(n: int, budget: int | None, seed: int) -> pd.DataFrame:
     """measure, layer, feature, value and error (0 where all pairs are compared)."""
     features, layers = made_case(n)
     folds = group_folds(np.arange(n) // 3, 5, 0)
-    design = PairDesign.of(folds, budget, seed)
-    compared = ComparedPairs.of(feature_columns(features), folds, design=design)
+    design = PairDesign.from_budget(folds, budget, seed)
+    compared = ComparedPairs.from_features(feature_columns(features), folds, design=design)
     ranks, statistics = PairRanks(len(layers), design.n_pairs), []
     for position, rows in enumerate(layers):
         result = pass_over_layer(compared, partial(np.asarray, rows), "euclidean", str(position))
@@ -63,7 +63,7 @@ def numbers(n: int, budget: int | None, seed: int) -> pd.DataFrame:
     pairs = compared.together(statistics, products)
     if budget is None:
         return design_errors(LAYERS, pairs, [pairs, pairs])
-    return design_errors(LAYERS, pairs, compared.without_each_design(statistics, products))
+    return design_errors(LAYERS, pairs, compared.leave_designs_out(statistics, products))
 
 
 def repeated(n: int, first: int) -> list[Row]:

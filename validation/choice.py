@@ -77,7 +77,7 @@ def part(design: str, n: int, first: int, n_sets: int) -> list[Row]:
         layers = [layer(design, table, rng) for _ in range(LAYERS)]
         pairs = {
             values: pair_statistics(
-                ComparedPairs.of(feature_columns(table, resolved=values), folds),
+                ComparedPairs.from_features(feature_columns(table, resolved=values), folds),
                 [partial(np.asarray, rows) for rows in layers],
             )
             for values in CODINGS

@@ -9,9 +9,9 @@ import pandas as pd
 from scipy.spatial.distance import pdist, squareform
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.inference.intervals import Left, of_largest
+from mlem_core.inference.intervals import Left, bounds_of_largest
 from mlem_core.inference.resample import jackknife
-from mlem_core.pairs.resampling_units import BLOCKS, leave_out
+from mlem_core.pairs.resampling_units import BLOCKS, jackknife_weights
 from validation.work import Row, Task
 
 STIMULI, UNITS, POPULATION = 100, 6, 2_500
@@ -65,7 +65,7 @@ def rsa(distances: FloatArray, rows: IntArray, n: int) -> FloatArray:
 
 def left_out(distances: FloatArray, rows: IntArray, n: int) -> tuple[FloatArray, Left]:
     """`rsa` of all rows, and without each block of them."""
-    kept = leave_out(len(rows), BLOCKS, np.random.default_rng(0)) > 0
+    kept = jackknife_weights(len(rows), BLOCKS, np.random.default_rng(0)) > 0
     without = np.array([rsa(distances, rows[one], n) for one in kept])
     return rsa(distances, rows, n), Left(without, (len(kept),))
 
@@ -96,7 +96,7 @@ def part(design: str, first: int, n_sets: int) -> list[Row]:
         chosen = int(values.argmax())
         ways = {
             "alone": (jackknife(values, *whole), chosen),
-            "at once": (of_largest(values, whole), chosen),
+            "at once": (bounds_of_largest(values, whole), chosen),
             "halves": (jackknife(other, *half), chosen_there),
         }
         for way, (bounds, at) in ways.items():

@@ -29,7 +29,7 @@ from mlem_core.extensions.erasure.measures import (
     fold_ranks,
     held_out_rsa,
 )
-from mlem_core.extensions.erasure.stage import DRAWS, erase, matched_subspaces, reach_of
+from mlem_core.extensions.erasure.stage import DRAWS, control_reach, erase, matched_subspaces
 from mlem_core.representations.loading import load_with_head, open_model
 from mlem_core.representations.tokens import tokenize
 from mlem_core.stimuli.datasets import load
@@ -206,7 +206,7 @@ def erased(table: pd.DataFrame, folder: Path, layer: int) -> Row:
     was, after, interchanged = table[["before", "after", "interchanged"]].to_numpy().T
     reaches, every = [], np.ones(len(table), dtype=bool)
     for draws in result.controls[..., table.index]:
-        reaches.append(reach_of(np.vstack((after - was, draws)), every))
+        reaches.append(control_reach(np.vstack((after - was, draws)), every))
     row = claims(after - was, interchanged - was, np.array(reaches))
     for measure in (REST, SURPRISAL):
         at = np.flatnonzero(table["measure"] == measure)[-1]
@@ -254,7 +254,7 @@ def part(case: str, carried: float, read: float, first: int, count: int) -> list
         network = SmallNetwork.draw(signs, carried, read, rng)
 
         def concept(labels: FloatArray, network: Any = network) -> Concept:
-            return Concept.of(np.where(labels[network.words] > 0, "plus", "minus"), "zero")
+            return Concept.from_values(np.where(labels[network.words] > 0, "plus", "minus"), "zero")
 
         sign, states = concept(signs), network.before[0]
         was = np.append(np.ones(BLOCKS), network.surprisal(network.before[-1]))
@@ -269,7 +269,7 @@ def part(case: str, carried: float, read: float, first: int, count: int) -> list
         for controls in (labels, subspaces):
             spared = [control._replace(spared=sign.columns) for control in controls]
             draws = [network.measures(control) - was for control in spared]
-            reaches.append(reach_of(np.stack((change, *draws)), np.ones(len(was), dtype=bool)))
+            reaches.append(control_reach(np.stack((change, *draws)), np.ones(len(was), dtype=bool)))
         interchanged = network.measures(sign.interchanged(rng)) - was
         rows.append(
             {"case": case, "carried": carried, "read": read, "seed": seed}

@@ -25,7 +25,7 @@ from mlem_core.inference.intervals import (
 )
 from mlem_core.inference.layer_intervals import intervals_from_sums
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.resample import by_error, jackknife
+from mlem_core.inference.resample import estimate_from_error, jackknife
 from mlem_core.measures.importance import fitted
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.stimuli.folds import group_folds
@@ -99,9 +99,9 @@ def simulated(
     return features, layers, words
 
 
-def intervals_of(pairs: LayerPairs) -> LayerIntervals:
+def find_intervals(pairs: LayerPairs) -> LayerIntervals:
     """Intervals of all layers."""
-    blocks = BlockSums.of(pairs, with_distances=True)
+    blocks = BlockSums.from_pairs(pairs, with_distances=True)
     items = pairs.items
     units = Units(pairs.n_groups, 0 if items is None else len(np.unique(items)))
     return intervals_from_sums(
@@ -142,7 +142,7 @@ def tests_of(intervals: LayerIntervals) -> dict[str, float]:
     rsa, without = intervals.values, intervals.values_without
     of_rsa = jackknife(rsa[0, 2] - rsa[1, 2], without[:, 0, 2] - without[:, 1, 2], intervals.sizes)
     null = FEATURES.index("null")
-    of_null = by_error(
+    of_null = estimate_from_error(
         intervals.terms[null, 0, 2], intervals.terms_error[null, 0, 2], intervals.sizes
     )
     return {
@@ -165,10 +165,10 @@ def data_set(n_sentences: int, seed: int, recurring: bool) -> list[Row]:
     items = words if recurring else None
     pairs = layer_pairs_of(features, layers, folds, sentences, items, BY_VALUE)
     with_features = of_layers(pairs, range(LAYERS.index("noise")))
-    intervals = intervals_of(with_features)
+    intervals = find_intervals(with_features)
     bounds, p_values = bounds_of(intervals), tests_of(intervals)
     if recurring:
-        alone = bounds_of(intervals_of(replace(with_features, items=None)))
+        alone = bounds_of(find_intervals(replace(with_features, items=None)))
         bounds = bounds.join(alone[["lower", "upper"]].add_suffix("_alone"))
     else:
         noise = of_layers(pairs, [LAYERS.index("noise")])

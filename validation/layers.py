@@ -88,7 +88,9 @@ def data_of(rows: NDArray[np.floating], interactions: bool = False, seed: int = 
     """A layer (n_stimuli, n_units), with folds that depend on the seed."""
     folds = folds_of(seed)
     pairs = statistics_of(datasets.load(STIMULI), [rows], folds, interactions=interactions)
-    training = TrainingPairs.of(pairs.columns, folds, 1, lambda _: squared_distances(rows))
+    training = TrainingPairs.from_columns(
+        pairs.columns, folds, 1, lambda _: squared_distances(rows)
+    )
     return LayerData(rows, pairs, training)
 
 
@@ -122,7 +124,7 @@ def published(name: str, rows: NDArray[np.floating], **more: Any) -> Ascent:
     ]
     given: dict[str, Any] = {"strength": strength, "batch_size": batch} | more
     shape = WeightForm(len(columns), interactions, constraint)
-    pairs = PairColumns.of(columns, interactions=interactions)
+    pairs = PairColumns.from_features(columns, interactions=interactions)
     cells = pair_cells(pairs, rows[train], ranked=given["strength"] is None)
     return ascend(cells, shape, **given)
 
@@ -280,7 +282,7 @@ def permutations(counts: tuple[int, ...]) -> list[Row]:
     pairs, weights, exact = clean_profiles("ridge")
     inside = np.flatnonzero(folds_of(0) == 0)
     first, second = np.triu_indices(len(inside), 1)
-    terms = pairs.columns.of_pairs(inside[first], inside[second])
+    terms = pairs.columns.pair_values(inside[first], inside[second])
     true = rankdata(pdist(rows_of(*MIDDLE)[inside].astype(np.float64)))
     true -= true.mean()
 

@@ -34,7 +34,7 @@ def statistics_of(
     by_value : features that are coded by value; "all" is all of them
     """
     columns = resolved_columns(features, by_value)
-    pairs = ComparedPairs.of(columns, folds, interactions=interactions)
+    pairs = ComparedPairs.from_features(columns, folds, interactions=interactions)
     return pair_statistics(pairs, [partial(np.asarray, rows) for rows in layers])
 
 
@@ -47,10 +47,10 @@ def layer_pairs_of(
     by_value: Sequence[str] = (),
 ) -> LayerPairs:
     """All pairs of stimuli in layers (n_stimuli, n_units), named ("m", 0), ("m", 1), ..."""
-    columns = PairColumns.of(resolved_columns(features, by_value))
+    columns = PairColumns.from_features(resolved_columns(features, by_value))
     squared = [squared_distances(rows) for rows in layers]
     names = [("m", number) for number in range(len(layers))]
-    return LayerPairs.of_distances(names, squared, columns, folds, groups, items)
+    return LayerPairs.from_distances(names, squared, columns, folds, groups, items)
 
 
 def of_layers(pairs: LayerPairs, positions: Sequence[int]) -> LayerPairs:
@@ -58,7 +58,7 @@ def of_layers(pairs: LayerPairs, positions: Sequence[int]) -> LayerPairs:
     return replace(
         pairs,
         layers=tuple(pairs.layers[at] for at in positions),
-        statistics=pairs.statistics.of_layers(positions),
+        statistics=pairs.statistics.select_layers(positions),
         ranks=tuple(pairs.ranks[at] for at in positions),
         squared=tuple(pairs.squared[at] for at in positions),
     )

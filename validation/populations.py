@@ -7,7 +7,7 @@ import pandas as pd
 
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.extensions.systems.mean_profiles import estimate
-from mlem_core.extensions.systems.model_groups import within_and_between
+from mlem_core.extensions.systems.model_groups import group_similarities
 from mlem_core.inference.intervals import Left
 from validation.work import Row, Task
 
@@ -41,7 +41,7 @@ def part(n_members: int, first: int, n: int) -> list[Row]:
     found: list[Row] = []
     for seed in range(first, first + n):
         matrix, stimuli, group_of = drawn(np.random.default_rng([n_members, seed]), n_members)
-        own = estimate(within_and_between, matrix, group_of, stimuli, n_replicates=REPLICATES)
+        own = estimate(group_similarities, matrix, group_of, stimuli, n_replicates=REPLICATES)
         columns = (QUANTITIES, own.value[0], own.lower[0], own.upper[0], TRUTH)
         found += [
             {

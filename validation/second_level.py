@@ -182,7 +182,7 @@ def noisy_rejections(
     """How often each property is found where small systems are measured less well."""
     n_layers = LAYERS if measure == "profiles" else 1
     names = [f"s{at}" for at in range(n)]
-    members = Members.of(
+    members = Members.from_table(
         [Member(name, name) for name in names],
         [(name, layer) for name in names for layer in range(n_layers)],
     )

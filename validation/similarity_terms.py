@@ -62,7 +62,7 @@ def compared_layers(
         similarity, [partial(np.asarray, layer) for layer in inputs], statistics.columns, folds
     )
     if similarity.divides:
-        in_place = moments.in_place_of_ranks(statistics.moments)
+        in_place = moments.replace_ranks(statistics.moments)
         statistics = replace(statistics, moments=in_place)
     return ComparedLayers(similarity, statistics, StimulusUnits(folds, groups), inputs)
 

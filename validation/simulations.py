@@ -45,7 +45,7 @@ def pair_cells(
     from scipy.stats import rankdata
 
     one_fold = np.zeros(len(representations), dtype=np.int64)
-    pairs = TrainingPairs.of(
+    pairs = TrainingPairs.from_columns(
         columns, one_fold, 1, lambda _: squared_distances(representations, distance)
     )
     target = pairs.distances(0)
@@ -59,7 +59,7 @@ class PublishedMLEM(SoftRankMLEM):
     def fit(self, X: Any, y: FloatArray, groups: Any = None) -> Self:
         """Fit the metric on all pairs; n_steps_ is the number of steps taken."""
         columns, rows = self._given(X, y)
-        pairs = PairColumns.of(columns, self.missing, self.interactions)
+        pairs = PairColumns.from_features(columns, self.missing, self.interactions)
         cells = pair_cells(pairs, rows, self.distance, ranked=self.strength is None)
         ascent = self.ascent(cells, len(columns), self.interactions)
         self._keep(columns, pairs, ascent.weights, 0.0)

@@ -20,7 +20,7 @@ from mlem_core.base.typing import FloatArray
 from mlem_core.extensions.systems.mean_profiles import estimate
 from mlem_core.extensions.systems.model_groups import group_means
 from mlem_core.inference.intervals import Left
-from mlem_core.pairs.resampling_units import leave_out
+from mlem_core.pairs.resampling_units import jackknife_weights
 from validation.chosen import rsa
 from validation.work import Row, Task
 
@@ -55,7 +55,7 @@ def ours(distances: FloatArray, _: int = 0) -> tuple[float, float, float]:
     """Mean RSA of the model with the subjects, with the interval of `group_similarity.csv`."""
     n, n_subjects = distances.shape[1], len(distances) - 1
     matrix = np.zeros((n + 1, 1, n_subjects + 1, n_subjects + 1))
-    kept = leave_out(n, n, np.random.default_rng(0)) > 0
+    kept = jackknife_weights(n, n, np.random.default_rng(0)) > 0
     for at, one in enumerate((np.ones(n, dtype=bool), *kept)):
         found = rsa(distances, np.flatnonzero(one), 1)
         matrix[at, 0, 0, 1:] = matrix[at, 0, 1:, 0] = found

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.inference.block_influence import BlockSums, rsa_without
+from mlem_core.inference.block_influence import BlockSums, jackknife_rsa
 from mlem_core.inference.intervals import PERMUTATIONS, SIGNIFICANT, term_estimate
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation_null import chance_at_level, permutation_null
@@ -184,14 +184,14 @@ def true_features(first: int, count: int) -> list[Row]:
         pairs, table = pairs_and_terms(stimuli, layers, seed)
         raw, at = float(table["value"].iloc[0]), pairs.statistics.features.index("true")
         chance = chance_at_level(pairs, stimuli, PERMUTATIONS, seed)
-        permuted = PermutedContributions.of(pairs.statistics.moments, pairs.ranks)
+        permuted = PermutedContributions.from_moments(pairs.statistics.moments, pairs.ranks)
         of_words = permutation_null(
             [way for way in exchanges(stimuli, pairs.folds, "true") if way.unit == "word"],
             stimuli.values("true"),
-            partial(permuted.of_features, [at]),
+            partial(permuted.feature_contributions, [at]),
             PERMUTATIONS,
             np.random.default_rng(seed),
-            partial(permuted.of_features, [at]),
+            partial(permuted.feature_contributions, [at]),
         )
         by_words = raw - float(of_words.draws[1:, 0, 1].mean())
         rows.append(
@@ -236,7 +236,7 @@ def covered(text: str, first: int, count: int) -> list[Row]:
         stimuli = from_frame(frame, "study", ordered=())
         pairs, terms = pairs_and_terms(stimuli, layers, seed)
         chance = chance_at_level(pairs, stimuli, PERMUTATIONS, seed)
-        compared = rsa_without(pairs.statistics, BlockSums.of(pairs))
+        compared = jackknife_rsa(pairs.statistics, BlockSums.from_pairs(pairs))
         error = standard_error(compared.terms_without[:, :, 0, 1], compared.sizes)
         bounds = term_estimate(compared.terms[:, 0, 1], error, compared.sizes)
         beyond = Estimate(*(end + chance.shift() for end in bounds[:3]))

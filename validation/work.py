@@ -42,7 +42,7 @@ def _one_thread() -> None:
     globals()["_limits"] = threadpool_limits(1)
 
 
-def carry_out(path: Path, tasks: Sequence[Task]) -> pd.DataFrame:
+def execute(path: Path, tasks: Sequence[Task]) -> pd.DataFrame:
     """Do the tasks whose rows are not in the table yet, on all cores; the table with all rows.
 
     The table is written anew after each task, whole or not at all, in the order of the tasks.

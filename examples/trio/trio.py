@@ -31,7 +31,7 @@ from mlem_core.figures.export import image
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.similarity import similarity_matrices
 from mlem_core.measures.decomposition import decompose
-from mlem_core.representations.registry import MODELS, of_several_seeds, seeds, variants
+from mlem_core.representations.registry import MODELS, models_with_seeds, seeds, variants
 from mlem_core.stimuli.stimulus_csv import write_table
 
 TRIO = ("mini-bert", "mini-gpt2", "mini-mamba")
@@ -56,7 +56,7 @@ def of_kinds(without_first: bool = False) -> Analysis:
                 *(f"{kind}@random" for kind in KINDS),
             ),
             positions="without-first" if without_first else "all",
-            groups=tuple(of_several_seeds().items()),
+            groups=tuple(models_with_seeds().items()),
             labels=tuple(
                 (name, labels(kind)) for kind in KINDS for name in (kind, f"{kind}@random")
             ),
@@ -103,7 +103,7 @@ def best(analysis: Analysis) -> pd.DataFrame:
             )
             for prefix, suffix in (("", ""), ("random_", "@random")):
                 at = [analysis.layers.index((model + suffix, layer)) for model, layer in ends]
-                found = decompose(analysis.pairs.of_layers(at).moments)
+                found = decompose(analysis.pairs.select_layers(at).moments)
                 terms = found.pair(0, 1).set_index("term")["value"].to_dict()
                 values = {"rsa": analysis.rsa[at[0], at[1]]} | terms
                 row |= {f"{prefix}{name}": value for name, value in values.items()}
@@ -129,12 +129,12 @@ def save(figure: Any, path: Path) -> None:
 def of_members_of_kinds(analysis: Analysis) -> pd.DataFrame:
     """RSA of every two models of one group, layers of the same depth, as model_a, model_b, rsa."""
     models = list(dict.fromkeys(model for model, _ in analysis.layers))
-    members = Members.of(group_options(analysis.spec).models_table(models), analysis.layers)
+    members = Members.from_table(group_options(analysis.spec).models_table(models), analysis.layers)
     alike = model_similarity(analysis.rsa, members)
     rows = [
         (members.members[a], members.members[b], alike[a, b])
         for group in range(len(members.groups))
-        for a, b in itertools.combinations(members.members_of(group), 2)
+        for a, b in itertools.combinations(members.group_members(group), 2)
     ]
     return pd.DataFrame(rows, columns=["model_a", "model_b", "rsa"])
 
@@ -143,7 +143,7 @@ def write_groups(analysis: Analysis, features: list[str], out: Path, name: str) 
     """What is said of the kinds with several seeds, and its figures."""
     trained = [one for one in analysis.layers if not one[0].endswith("@random")]
     selected = analysis.select(layers=trained)
-    found = GroupSummary(analysis, analysis.results_of(selected), selected)
+    found = GroupSummary(analysis, analysis.compute_results(selected), selected)
     for file, table in group_tables(found).items():
         write_table(table.round(4), out / f"{Path(file).stem}-{name}.csv")
     write_table(of_members_of_kinds(analysis).round(4), out / f"members-{name}.csv")

@@ -17,9 +17,9 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError, check_choice, unknown
 from mlem_core.base.files import checked
 from mlem_core.base.labels import Names
-from mlem_core.base.parameters import names_in
-from mlem_core.base.text import Later, Lines, as_html, as_lines, listed, many, pairs_of, span
-from mlem_core.base.typing import FloatArray, IntArray, Layer, Layers, layer_name, layers_in
+from mlem_core.base.parameters import split_names
+from mlem_core.base.text import Later, Lines, as_html, as_lines, listed, many, pair_count, span
+from mlem_core.base.typing import FloatArray, IntArray, Layer, Layers, layer_name, parse_layers
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.measures.importance import Fits, fitted
 from mlem_core.measures.similarity import Candidates, candidates, most_alike
@@ -72,7 +72,7 @@ class Selection:
             layers=tuple(layer for layer in layers if layer in kept),
         )
 
-    def of_pairs(self, pairs: PairStatistics, layers: Sequence[Layer]) -> PairStatistics:
+    def select_statistics(self, pairs: PairStatistics, layers: Sequence[Layer]) -> PairStatistics:
         """Pair statistics of the selection, from those of n_layers layers.
 
         Raises InputError: interactions that these statistics do not have.
@@ -82,8 +82,8 @@ class Selection:
                 "products of two features are columns of their own, and this analysis has none; "
                 "run it with interactions."
             )
-        selected = pairs.of_layers(self.places(layers)).of_features(self.features)
-        return selected if self.interactions else selected.without_interactions()
+        selected = pairs.select_layers(self.places(layers)).select_features(self.features)
+        return selected if self.interactions else selected.drop_interactions()
 
     def places(self, layers: Sequence[Layer]) -> list[int]:
         """Places of the selected layers among n_layers layers."""
@@ -174,7 +174,9 @@ class Analysis:
         items = untested_items(self.folds, self.stimuli.groups, self.stimuli.items)
         if self.pairs.n_pairs == n_pairs(len(self.stimuli)):
             return PairDesign.complete(len(self.stimuli), items)
-        design = PairDesign.of(self.folds, self.spec.pairs or None, self.spec.seed, items=items)
+        design = PairDesign.from_budget(
+            self.folds, self.spec.pairs or None, self.spec.seed, items=items
+        )
         return design.without(self.pairs.missing)
 
     @property
@@ -202,7 +204,7 @@ class Analysis:
     def names(self) -> Names:
         """Display names of the layers that have names of their own, and of the axes of files."""
         layers = {layer_name(of): name for of, name in self.layer_names.items()}
-        return Names(layers=layers, axes=self.spec.axis_of)
+        return Names(layers=layers, axes=self.spec.axis_names)
 
     @property
     def rows(self) -> IntArray:
@@ -231,8 +233,8 @@ class Analysis:
             A feature, layer, estimator or similarity that there is not; no feature or layer.
         """
         selection = Selection(
-            features=self.pairs.features if features is None else names_in(features),
-            layers=tuple(self.layers) if layers is None else layers_in(layers),
+            features=self.pairs.features if features is None else split_names(features),
+            layers=tuple(self.layers) if layers is None else parse_layers(layers),
             # Which one is chosen was settled in the run.
             estimator=self.spec.estimator if estimator in (None, "auto") else estimator,
             interactions=self.spec.interactions if interactions is None else interactions,
@@ -276,9 +278,9 @@ class Analysis:
     def _repr_html_(self) -> str:
         return as_html(*_lines(self))
 
-    def pairs_of(self, selection: Selection) -> PairStatistics:
-        """Pair statistics of a selection; raises as `Selection.of_pairs`."""
-        return selection.of_pairs(self.pairs, self.layers)
+    def compute_pairs(self, selection: Selection) -> PairStatistics:
+        """Pair statistics of a selection; raises as `Selection.select_statistics`."""
+        return selection.select_statistics(self.pairs, self.layers)
 
     def most_alike(
         self, layers: Sequence[Layer] | None = None, values: FloatArray | None = None
@@ -316,18 +318,18 @@ class Analysis:
 
         Raises as `select`; interactions that the analysis does not have.
         """
-        return self.results_of(self.select(features, layers, estimator, interactions))
+        return self.compute_results(self.select(features, layers, estimator, interactions))
 
-    def results_of(self, selection: Selection, fits: Fits | None = None) -> Results:
+    def compute_results(self, selection: Selection, fits: Fits | None = None) -> Results:
         """All tables of a selection; `fits` as for `results_from_statistics`."""
-        fits = self.fits_of(selection) if fits is None else fits
+        fits = self.compute_fits(selection) if fits is None else fits
         results = results_from_statistics(
-            self.pairs_of(selection), selection.layers, self.folds, selection.estimator, fits
+            self.compute_pairs(selection), selection.layers, self.folds, selection.estimator, fits
         )
         folds = results.folds.assign(stimulus=self.rows)
         return replace(results, folds=folds, pair_errors=self.pair_errors)
 
-    def fits_of(self, selection: Selection) -> Fits:
+    def compute_fits(self, selection: Selection) -> Fits:
         """Fits of a selection, with scores and importances of a fold by what that fold chose.
 
         Weights and penalties are those of the choice of most folds. Raises InputError: an estimator
@@ -336,12 +338,12 @@ class Analysis:
         estimator, most = selection.estimator, Choice(self.spec.estimator, self.spec.values)
         if estimator_named(estimator).of_pairs:
             return self._fits_of_pairs(selection)
-        fits = fitted(self.pairs_of(selection), estimator)
+        fits = fitted(self.compute_pairs(selection), estimator)
         choices = fold_choices(self.manifest) if estimator == most.estimator else []
         for choice in {*choices} - {most}:
             pairs = self.pairs if choice.values == most.values else self.otherwise_coded
             assert pairs is not None
-            other = fitted(selection.of_pairs(pairs, self.layers), choice.estimator)
+            other = fitted(selection.select_statistics(pairs, self.layers), choice.estimator)
             folds = [fold for fold, of_fold in enumerate(choices) if of_fold == choice]
             fits = fits.with_scores_of(other, folds)
         return fits
@@ -355,7 +357,7 @@ class Analysis:
                 "take the representations again; use FITS.get of "
                 "mlem_core.analysis.context, or run the analysis with it."
             )
-        return self.fits.of_layers(selection.places(self.layers))
+        return self.fits.select_layers(selection.places(self.layers))
 
 
 def _lines(analysis: Analysis) -> tuple[str, Lines]:
@@ -376,7 +378,7 @@ def _lines(analysis: Analysis) -> tuple[str, Lines]:
     how = f"{spec.estimator}, {spec.distance} distances, {spec.folds} folds over "
     lines.append(("computed with", how + folds_over(analysis.stimuli, spec.folds_over)))
     if analysis.pairs.n_pairs < n_pairs(n_stimuli):
-        lines.append(("pairs", pairs_of(analysis.pairs.n_pairs, n_stimuli)))
+        lines.append(("pairs", pair_count(analysis.pairs.n_pairs, n_stimuli)))
     if analysis.notices:
         lines.append(("notices", f"{len(analysis.notices)}, see .notices"))
     return title, lines

@@ -17,7 +17,7 @@ from typing import Any, Generic, Self, TypeVar
 import numpy as np
 
 from mlem_core.analysis.analysis import Analysis, Selection
-from mlem_core.analysis.layer_sources import representations_of
+from mlem_core.analysis.layer_sources import get_representations
 from mlem_core.analysis.layer_statistics import training_pairs
 from mlem_core.analysis.results import Results
 from mlem_core.base.typing import Progress, Report, counted, counting
@@ -63,7 +63,7 @@ class SelectionContext:
     def results(self) -> Results:
         """All tables of the selection, from the fits that are kept, if they are."""
         return self.once(
-            "results", lambda: self.analysis.results_of(self.selection, FITS.find(self))
+            "results", lambda: self.analysis.compute_results(self.selection, FITS.find(self))
         )
 
     @property
@@ -223,19 +223,19 @@ def compute_fits(context: SelectionContext) -> Fits:
     """
     analysis, selection = context.analysis, context.selection
     if estimator_named(selection.estimator).of_pairs:
-        source = partial(representations_of, analysis, store=context.required_store)
-        pairs = analysis.pairs_of(selection)
+        source = partial(get_representations, analysis, store=context.required_store)
+        pairs = analysis.compute_pairs(selection)
         sources = [(layer, source(layer[0])) for layer in selection.layers]
         training = training_pairs(pairs, analysis.design, analysis.spec, sources)
         return fitted(pairs, selection.estimator, training_pairs=training)
     if context.report is no_report:
-        return analysis.fits_of(selection)
+        return analysis.compute_fits(selection)
     count, total = counting(context.report, "fits", "layers"), len(selection.layers)
     parts = []
     for start in range(0, total, LAYERS):
         count(start, total)
         some = selection.layers[start : start + LAYERS]
-        parts.append(analysis.fits_of(replace(selection, layers=some)))
+        parts.append(analysis.compute_fits(replace(selection, layers=some)))
     count(total, total)
     return join_fits(parts)
 

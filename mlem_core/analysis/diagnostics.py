@@ -21,7 +21,7 @@ from mlem_core.pairs.columns import AUTO, FeatureColumn, feature_columns, resolv
 from mlem_core.pairs.moments import PairMoments, moments_of_columns
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.stimuli.folds import stimulus_folds, tested
-from mlem_core.stimuli.levels import STIMULUS, level_of
+from mlem_core.stimuli.levels import STIMULUS, constant_unit
 from mlem_core.stimuli.stimulus_set import StimulusSet, group_name
 from mlem_core.stimuli.table_warnings import MOST_ROWS, Lint, Severity, StimulusFinding
 
@@ -59,7 +59,7 @@ def lint(stimuli: StimulusSet, spec: AnalysisSpec = DEFAULT) -> Lint:
     columns = resolved_columns(stimuli, () if spec.values == AUTO else spec.values)
     check_columns(columns, spec)
     resolved = [column.name for column in columns if column.names]
-    levels = {feature.name: level_of(stimuli, feature.name) for feature in stimuli.features}
+    levels = {feature.name: constant_unit(stimuli, feature.name) for feature in stimuli.features}
     rows = np.sort(np.random.default_rng(seed).permutation(n)[:MOST_STIMULI])
     refused = ""
     try:
@@ -68,7 +68,7 @@ def lint(stimuli: StimulusSet, spec: AnalysisSpec = DEFAULT) -> Lint:
         refused, fold_of = str(error), np.arange(n) % min(max(folds, 2), n)
     sample = feature_columns(stimuli.take(rows), resolved=resolved)
     interactions = spec.interactions and not resolved
-    of_pairs = PairColumns.of(sample, spec.missing, interactions)
+    of_pairs = PairColumns.from_features(sample, spec.missing, interactions)
     moments = moments_of_columns(of_pairs, fold_of[rows])
     findings = [*_duplicates(stimuli), *_missing(columns, spec.missing), *_values(columns, folds)]
     findings += _size(stimuli, folds, of_pairs)
@@ -401,7 +401,7 @@ def _tested(
     sizes, item = tested(fold_of, n_folds), stimuli.item_name
     parts = [stimuli.items[fold_of == fold] for fold in range(n_folds)]
     of_one = sum(_pairs(np.bincount(items_of_fold)) for items_of_fold in parts) / _pairs(sizes)
-    of_all = _pairs(np.bincount(stimuli.items)) / _pairs(np.array([len(stimuli)]))
+    share_of_all = _pairs(np.bincount(stimuli.items)) / _pairs(np.array([len(stimuli)]))
     some = (
         f"Folds over both test {sizes.sum():,} of the {len(stimuli):,} stimuli, {sizes.min():,} to "
         f"{sizes.max():,} a fold, and the others help to train. "
@@ -410,8 +410,8 @@ def _tested(
         "note",
         "folds",
         f"{some if over == 'both' else ''}Of the pairs that folds over {over} test, "
-        f"{percent(of_one, 1)} are of one {item}, of all pairs {percent(of_all, 1)}. They agree in "
-        f"every feature of the {item}: do not compare held-out scores with those "
+        f"{percent(of_one, 1)} are of one {item}, of all pairs {percent(share_of_all, 1)}. They "
+        f"agree in every feature of the {item}: do not compare held-out scores with those "
         f"of folds over {plural(group_name(stimuli))}.",
     )
 

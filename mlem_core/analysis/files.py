@@ -20,7 +20,7 @@ from mlem_core.base import VERSION
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import parsed
 from mlem_core.base.parallel import cores
-from mlem_core.base.parameters import in_names, in_text
+from mlem_core.base.parameters import join_names, option_text
 from mlem_core.base.resources import installed_version
 from mlem_core.base.text import short
 from mlem_core.base.typing import FloatArray, Layer, layer_name
@@ -87,7 +87,7 @@ class Contents:
     rsa: FloatArray
 
 
-def contents_of(folder: Path | str, left_out: Collection[str] = ()) -> Contents:
+def read_contents(folder: Path | str, left_out: Collection[str] = ()) -> Contents:
     """Contents of the folder that `save_analysis` wrote; only its small arrays are read.
 
     Parameters
@@ -96,7 +96,7 @@ def contents_of(folder: Path | str, left_out: Collection[str] = ()) -> Contents:
 
     Raises OSError, InputError: it is not there, or of another version.
     """
-    about = _about(Path(folder), left_out)
+    about = _folder_identity(Path(folder), left_out)
     spec, layers = AnalysisSpec.from_dict(about.spec), about.layers
     rsa, folds = (_array(Path(folder) / f"{name}.npy") for name in ("rsa", "folds"))
     files = [name for name, _ in spec.representations]
@@ -112,8 +112,8 @@ def contents_of(folder: Path | str, left_out: Collection[str] = ()) -> Contents:
 
 
 def kept_spec(folder: Path | str) -> AnalysisSpec:
-    """The specification of a saved analysis; raises as `contents_of`."""
-    return AnalysisSpec.from_dict(_about(Path(folder)).spec)
+    """The specification of a saved analysis; raises as `read_contents`."""
+    return AnalysisSpec.from_dict(_folder_identity(Path(folder)).spec)
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class _About:
     manifest: dict[str, Any]
 
 
-def _about(folder: Path, left_out: Collection[str] = ()) -> _About:
+def _folder_identity(folder: Path, left_out: Collection[str] = ()) -> _About:
     about = parsed(_About, (folder / "analysis.json").read_bytes(), "the kept analysis.json")
     for name in left_out:
         about.spec.pop(name, None)
@@ -144,9 +144,9 @@ def _array(file: Path) -> Any:
 
 
 def load_analysis(folder: Path | str, left_out: Collection[str] = ()) -> Analysis:
-    """Read what `save_analysis` wrote; `left_out` as of `contents_of`."""
+    """Read what `save_analysis` wrote; `left_out` as of `read_contents`."""
     source = Path(folder)
-    about = _about(source, left_out)
+    about = _folder_identity(source, left_out)
     spec, kinds = AnalysisSpec.from_dict(about.spec), about.kinds
     whole = read_saved(source / STIMULI, kinds, about.stimuli)
     whole = whole.select(list(kinds))
@@ -162,7 +162,7 @@ def load_analysis(folder: Path | str, left_out: Collection[str] = ()) -> Analysi
         otherwise_coded = load_statistics(source / OTHERWISE_CODED)
     return Analysis(
         spec=spec,
-        stimuli=spec.kept.of(whole),
+        stimuli=spec.kept.apply(whole),
         layers=about.layers,
         pairs=load_statistics(source / "pairs.npz"),
         folds=_array(source / "folds.npy"),
@@ -188,7 +188,7 @@ def _fits(file: Path) -> Fits | None:
 PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas", "torch", "transformers")
 
 
-def manifest_of(
+def build_manifest(
     spec: AnalysisSpec,
     whole: StimulusSet,
     stimuli: StimulusSet,
@@ -238,7 +238,7 @@ def manifest_of(
     }
 
 
-def options_of(spec: AnalysisSpec) -> list[str]:
+def command_options(spec: AnalysisSpec) -> list[str]:
     """Options of the command line that give an analysis: ["--stimuli=probing", ...].
 
     Raises InputError: a value that no option stands for, such as a name with a comma.
@@ -252,7 +252,7 @@ def options_of(spec: AnalysisSpec) -> list[str]:
             continue
         for one in value if known.repeated and isinstance(value, tuple) else (value,):
             whole = known.repeated or not isinstance(one, tuple)
-            text = in_text(one) if whole else in_names(map(str, one)) or "none"
+            text = option_text(one) if whole else join_names(map(str, one)) or "none"
             text = "all" if (name, one) == ("pairs", 0) else text
             if isinstance(one, tuple) and known.parse(text) != one:
                 raise InputError(f"{short(text)} cannot be given as {option}; use Python.")
@@ -262,10 +262,10 @@ def options_of(spec: AnalysisSpec) -> list[str]:
 
 def shell_line(command: str, spec: AnalysisSpec, *arguments: str) -> str:
     """A line for a shell, such as "mlem why minilm:3 gpt2:5 --stimuli=probing"."""
-    return shlex.join(["mlem", command, *arguments, *options_of(spec)])
+    return shlex.join(["mlem", command, *arguments, *command_options(spec)])
 
 
-def python_of(spec: AnalysisSpec, pair: tuple[Layer, Layer] | None = None) -> str:
+def python_lines(spec: AnalysisSpec, pair: tuple[Layer, Layer] | None = None) -> str:
     """Lines of Python that run an analysis, and explain two layers."""
     lines = ["from mlem_core import AnalysisSpec, explain, run", "", f"analysis = run({spec!r})"]
     if pair is not None:

@@ -24,7 +24,7 @@ MARKED = 2.0
 MEASURES_OF_LAYERS = {"profiles": "profile", "scores": "score"}
 
 
-def short_of(measure: str) -> str:
+def short_measure_name(measure: str) -> str:
     """Short name of "tau", or of a similarity of two layers."""
     return "τ" if measure == "tau" else SIMILARITIES[measure].short
 
@@ -72,7 +72,7 @@ def reasons(flags: pd.DataFrame, measure: str) -> dict[Layer, str] | dict[tuple[
     return {key: "; ".join(parts) for key, parts in texts.items()}
 
 
-def of_layers(
+def layer_reasons(
     by_measure: Mapping[str, Mapping[Any, str]], layers: Sequence[Layer]
 ) -> dict[Layer, str]:
     """Reasons why the profile or the score of a layer is marked, of the marked layers.
@@ -86,7 +86,7 @@ def of_layers(
     return {layer: text for layer, text in why.items() if text}
 
 
-def of_two(by_measure: Mapping[str, Mapping[Any, str]], a: Layer, b: Layer) -> dict[str, str]:
+def pair_reasons(by_measure: Mapping[str, Mapping[Any, str]], a: Layer, b: Layer) -> dict[str, str]:
     """Reasons why the profile of "a" or "b", or the similarity of "both", is marked.
 
     Parameters
@@ -95,7 +95,7 @@ def of_two(by_measure: Mapping[str, Mapping[Any, str]], a: Layer, b: Layer) -> d
     """
     profiles = by_measure.get("profiles", {})
     similar = [
-        f"{short_of(measure)}: {why}"
+        f"{short_measure_name(measure)}: {why}"
         for measure, of_pairs in by_measure.items()
         if measure not in MEASURES_OF_LAYERS and (why := of_pairs.get((a, b)))
     ]

@@ -13,7 +13,7 @@ import numpy as np
 from mlem_core.analysis.analysis import Analysis, same_content
 from mlem_core.analysis.backends import backend_in_use
 from mlem_core.analysis.model_source import EVERY
-from mlem_core.analysis.spec import AnalysisSpec, over_repetitions
+from mlem_core.analysis.spec import AnalysisSpec, compares_repetitions
 from mlem_core.analysis.transforms import view
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, span
@@ -125,7 +125,7 @@ def _all_representations(
             found.append(model_representations(spec, stimuli, name, store, report))
         except InputError as error:
             errors[name] = error
-    notices = _left_out(errors)
+    notices = _unavailable_models(errors)
     if not found and not files:
         if len(errors) == 1:
             raise next(iter(errors.values()))
@@ -143,7 +143,7 @@ def _all_representations(
     return [*found, *files], notices
 
 
-def _left_out(errors: Mapping[str, InputError]) -> list[str]:
+def _unavailable_models(errors: Mapping[str, InputError]) -> list[str]:
     """A sentence on each model or file that cannot be had; one on models that share a reason."""
     whose: dict[str, list[str]] = {}
     for name, error in errors.items():
@@ -175,10 +175,10 @@ def file_representations(
         subject=int(dict(spec.subjects).get(name, 0)),
         by_number=":" in dict(spec.axes).get(name, ""),
     )
-    if over_repetitions(spec, name):
+    if compares_repetitions(spec, name):
         repeated = representations.from_file(path, stimuli, name, repetitions=True, **how)
-        return distances_of(repeated, spec.distance)
-    how["distances"] = distances = spec.distance_of(name) == PRECOMPUTED
+        return repetition_distances(repeated, spec.distance)
+    how["distances"] = distances = spec.neural_distance(name) == PRECOMPUTED
     source = representations.from_file(path, stimuli, name, **how)
     if distances and (spec.distance != PRECOMPUTED or spec.already_squared):
         # The same file taken as representations, or for other distances, is another source.
@@ -196,17 +196,17 @@ def _roots(source: Representations, layer: int) -> FloatArray:
     return roots
 
 
-def distances_of(repeated: Representations, distance: str) -> Representations:
+def repetition_distances(repeated: Representations, distance: str) -> Representations:
     """Distances (n_stimuli, n_stimuli) over the repetitions of each stimulus."""
     return repeated.with_arrays(
-        partial(_over_repetitions, repeated, distance),
+        partial(_repetition_distances, repeated, distance),
         identity=f"{repeated.identity} {distance} {VERSION_OF_REPETITIONS}",
         facts={**repeated.facts, "distances": True, "source_identity": repeated.identity},
         distances=True,
     )
 
 
-def _over_repetitions(repeated: Representations, distance: str, layer: int) -> FloatArray:
+def _repetition_distances(repeated: Representations, distance: str, layer: int) -> FloatArray:
     from scipy.spatial.distance import squareform
 
     where = f"{repeated.name} layer {layer}"
@@ -216,7 +216,7 @@ def _over_repetitions(repeated: Representations, distance: str, layer: int) -> F
     return distances
 
 
-def representations_of(analysis: Analysis, model: str, store: Store) -> Representations:
+def get_representations(analysis: Analysis, model: str, store: Store) -> Representations:
     """The representations of one of the models of an analysis, from the store or from its file.
 
     Raises InputError: they are no longer in the store, or the file has gone; or its content, or the
@@ -242,12 +242,12 @@ def representations_of(analysis: Analysis, model: str, store: Store) -> Represen
     return view(source, analysis.rows, spec.kept.identity, spec.units)
 
 
-def without_representations(analysis: Analysis, models: Sequence[str], store: Store) -> list[str]:
-    """Names of the models for which `representations_of` has nothing."""
+def missing_representations(analysis: Analysis, models: Sequence[str], store: Store) -> list[str]:
+    """Names of the models for which `get_representations` has nothing."""
 
     def lacks(model: str) -> bool:
         try:
-            representations_of(analysis, model, store)
+            get_representations(analysis, model, store)
         except InputError:
             return True
         return False

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mlem_core.analysis import pair_errors
 from mlem_core.analysis.backends import backend_in_use
 from mlem_core.analysis.pair_errors import design_errors, errors_sentence
-from mlem_core.analysis.spec import AnalysisSpec, over_repetitions
+from mlem_core.analysis.spec import AnalysisSpec, compares_repetitions
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import NAMES
 from mlem_core.base.parallel import cores
@@ -86,7 +86,9 @@ def layer_statistics(
     items = untested_items(folds, stimuli.groups, stimuli.items)
     missing = missing_pairs(spec, sources)
     places = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *missing.values()]))
-    design = PairDesign.of(folds, spec.pairs or None, spec.seed, items=items).without(places)
+    design = PairDesign.from_budget(folds, spec.pairs or None, spec.seed, items=items).without(
+        places
+    )
     progress = counting(report, "pairs of stimuli", "layers")
     depends_on = {
         "stimuli": stimuli.identity,
@@ -113,10 +115,10 @@ def layer_statistics(
             "choose fewer layers or stimuli",
         )
         if backend is None:
-            results = _by_threads(compared, spec, sources, progress)
+            results = _pass_layers(compared, spec, sources, progress)
         else:
             results = backend.pass_over_layers(passes, sources, store, progress)
-        statistics = _statistics_of(compared, spec, list(sources), results, store)
+        statistics = _join_layers(compared, spec, list(sources), results, store)
         if missing:
             note = (
                 "Pairs of stimuli without a distance in "
@@ -140,7 +142,7 @@ def missing_pairs(
     """Places, among all pairs, of those that a layer of given distances has none for, by layer."""
     missing = {}
     for (model, number), source in sources.items():
-        if spec.distance_of(model) == PRECOMPUTED and not over_repetitions(spec, model):
+        if spec.neural_distance(model) == PRECOMPUTED and not compares_repetitions(spec, model):
             unknown = np.isnan(source[number])
             places = np.flatnonzero(unknown[np.triu_indices(len(unknown), 1)])
             if len(places):
@@ -161,7 +163,7 @@ def _check_tested(compared: ComparedPairs, missing: Mapping[Layer, IntArray]) ->
         )
 
 
-def _statistics_of(
+def _join_layers(
     compared: ComparedPairs,
     spec: AnalysisSpec,
     layers: Sequence[Layer],
@@ -199,7 +201,7 @@ def _statistics_of(
         return AnalysisStatistics(pairs, notes, positions, pair_errors.none(), shares)
     n_designs, n_stimuli = compared.design.n_designs, compared.design.n_stimuli
     used = [layers[position] for position in positions]
-    without_design = compared.without_each_design(statistics, products)
+    without_design = compared.leave_designs_out(statistics, products)
     of_choice = design_errors(used, pairs, without_design, spec.estimator)
     sentence = errors_sentence(of_choice, pairs.n_pairs, n_pairs(n_stimuli), n_designs)
     return AnalysisStatistics(pairs, [sentence, *notes], positions, of_choice, shares)
@@ -222,15 +224,15 @@ def training_pairs(
 
     def distances(position: int) -> FloatArray:
         layer, source = sources[position]
-        distance = spec.distance_of(layer[0])
+        distance = spec.neural_distance(layer[0])
         rows = np.asarray(source[layer[1]])
         return squared_distances(rows, distance, design=design, layer=NAMES.layer_title(layer))
 
     folds = pairs.moments.folds
-    return TrainingPairs.of(pairs.columns, folds, len(sources), distances, design)
+    return TrainingPairs.from_columns(pairs.columns, folds, len(sources), distances, design)
 
 
-def _by_threads(
+def _pass_layers(
     compared: ComparedPairs,
     spec: AnalysisSpec,
     sources: Mapping[Layer, Representations],
@@ -240,7 +242,7 @@ def _by_threads(
     rows: list[LayerSource] = [
         partial(source.__getitem__, number) for (_, number), source in sources.items()
     ]
-    distances = [spec.distance_of(model) for model, _ in sources]
+    distances = [spec.neural_distance(model) for model, _ in sources]
     names = [NAMES.layer_title(layer) for layer in sources]
     results = passes_over_layers(compared, rows, distances, names)
     for position, result in enumerate(results):
@@ -267,7 +269,7 @@ class LayerPasses:
     def compared(self, design: PairDesign) -> ComparedPairs:
         """The compared pairs of a design."""
         spec = self.spec
-        compared = ComparedPairs.of(
+        compared = ComparedPairs.from_features(
             self.columns, self.folds, spec.missing, interactions=spec.interactions, design=design
         )
         return replace(compared, first=self.first)

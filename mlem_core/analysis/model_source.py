@@ -170,7 +170,7 @@ class ModelSource:
         )
 
     @property
-    def axis_of(self) -> Mapping[str, str]:
+    def axis_names(self) -> Mapping[str, str]:
         """Word for the layers of a file, by its name: "region", "time (ms)"."""
         parts = {name: said.partition(":") for name, said in self.axes}
         return {
@@ -233,7 +233,7 @@ class ModelSource:
                         "in one group at most."
                     )
 
-    def choices_for(self, names: Collection[str]) -> dict[str, Any]:
+    def choices_among(self, names: Collection[str]) -> dict[str, Any]:
         """Values of the fields that name models, where these models and files alone are there."""
         groups = (
             (group, tuple(member for member in members if member in names))

@@ -211,7 +211,7 @@ class Cost:
     n_layers: int
 
 
-def cost_of(
+def estimate_cost(
     spec: AnalysisSpec,
     stimuli: StimulusSet,
     n_columns: int,

@@ -17,7 +17,7 @@ from mlem_core.analysis.pair_errors import none
 from mlem_core.base.files import replacing_files
 from mlem_core.base.labels import NAMES
 from mlem_core.base.parameters import Registry
-from mlem_core.base.text import Lines, as_html, as_lines, fraction, listed, many, pairs_of
+from mlem_core.base.text import Lines, as_html, as_lines, fraction, listed, many, pair_count
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.extending import entry_modules
 from mlem_core.measures import similarity
@@ -93,7 +93,7 @@ class Results:
     def _lines(self) -> tuple[str, Lines]:
         models = list(dict.fromkeys(model for model, _ in self.layers))
         n_layers, n_models = many(len(self.layers), "layer"), many(len(models), "model")
-        pairs = pairs_of(self.n_pairs, self.n_stimuli)
+        pairs = pair_count(self.n_pairs, self.n_stimuli)
         title = f"Results of {n_layers} of {n_models} ({listed(models, most=4)})"
         rho = self.scores.groupby(["model", "layer"])["rho"].mean()
         best = NAMES.layer_title((str(rho.idxmax()[0]), int(rho.idxmax()[1])))

@@ -12,7 +12,7 @@ import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.diagnostics import lint
-from mlem_core.analysis.files import manifest_of
+from mlem_core.analysis.files import build_manifest
 from mlem_core.analysis.layer_sources import layer_sources, with_subjects
 from mlem_core.analysis.layer_statistics import layer_statistics, training_pairs
 from mlem_core.analysis.planning import (
@@ -53,13 +53,13 @@ class TooFewStimuli(InputError):
     rsa: pd.DataFrame
 
     @classmethod
-    def of(
+    def from_sources(
         cls, sources: Mapping[Layer, Representations], spec: AnalysisSpec, n_stimuli: int
     ) -> TooFewStimuli:
         """Error with the RSA of every two layers; raises InputError as `squared_distances`."""
         names, ranks = [*map(layer_name, sources)], []
         for (model, layer), source in sources.items():
-            rows, distance = np.asarray(source[layer]), spec.distance_of(model)
+            rows, distance = np.asarray(source[layer]), spec.neural_distance(model)
             ranks.append(pair_ranks(squared_distances(rows, distance, layer=f"{model}:{layer}")))
         centred = np.stack(ranks) - np.mean(ranks, axis=1, keepdims=True)
         rsa = pd.DataFrame(correlations(centred @ centred.T), names, names)
@@ -112,9 +112,11 @@ def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet 
     spec = with_subjects(spec)
     spec.check()
     whole = (spec.load_stimuli() if stimuli is None else stimuli).select(spec.features)
-    stimuli = spec.kept.of(whole)
+    stimuli = spec.kept.apply(whole)
     if FEWEST_COMPARED <= len(stimuli) < FEWEST_FOLDS * FEWEST_TESTED:
-        raise TooFewStimuli.of(layer_sources(spec, whole, store, report)[0], spec, len(stimuli))
+        raise TooFewStimuli.from_sources(
+            layer_sources(spec, whole, store, report)[0], spec, len(stimuli)
+        )
     folds = _folds(whole, spec)
     requested_spec, spec = spec, with_choices_open(spec, stimuli)
     columns = resolved_columns(stimuli, spec.values)
@@ -133,7 +135,7 @@ def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet 
     layers = [list(sources)[position] for position in positions]
     named = replace(settled_spec, values=_resolved(columns_used))
     notices += [*notes, *lint(stimuli, named).said, *_identical_layers(layers, pairs)]
-    manifest = manifest_of(named, whole, stimuli, sources, layers, notices)
+    manifest = build_manifest(named, whole, stimuli, sources, layers, notices)
     manifest |= {CHOSEN: choice} if choice else {}
     analysis = Analysis(
         settled_spec,

@@ -15,7 +15,7 @@ import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.context import SelectionContext, Stage
-from mlem_core.analysis.layer_sources import representations_of
+from mlem_core.analysis.layer_sources import get_representations
 from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import moderate
 from mlem_core.base.resources import check_free
@@ -67,7 +67,7 @@ class LayerSimilarity:
         columns = pd.Index(names, name=self.similarity.name)
         return pd.DataFrame(self.values, index=names, columns=columns)
 
-    def values_of(self, layers: Sequence[Layer]) -> FloatArray:
+    def values_among(self, layers: Sequence[Layer]) -> FloatArray:
         """(n, n) the similarities of n of its layers."""
         at = [self.layers.index(layer) for layer in layers]
         values: FloatArray = self.values[np.ix_(at, at)]
@@ -94,10 +94,10 @@ class LayerSimilarity:
             tables[terms_file(name)] = terms.rename(columns={"rsa": name})
         return tables
 
-    def of(self, analysis: Analysis, selection: Selection) -> LayerSimilarity:
+    def select(self, analysis: Analysis, selection: Selection) -> LayerSimilarity:
         """Layer similarity of the selected layers and features of their analysis."""
-        layers, pairs = selection.layers, selection.of_pairs(self.pairs, analysis.layers)
-        return LayerSimilarity(self.similarity, layers, pairs, self.values_of(layers))
+        layers, pairs = selection.layers, selection.select_statistics(self.pairs, analysis.layers)
+        return LayerSimilarity(self.similarity, layers, pairs, self.values_among(layers))
 
 
 def terms_file(similarity: str) -> str:
@@ -105,9 +105,9 @@ def terms_file(similarity: str) -> str:
     return f"why_layers_{similarity}.csv"
 
 
-def distance_of(analysis: Analysis, similarity: Similarity, model: str) -> str:
+def neural_distance(analysis: Analysis, similarity: Similarity, model: str) -> str:
     """The neural distance that a similarity is of in the layers of a model."""
-    own = analysis.spec.distance_of(model)
+    own = analysis.spec.neural_distance(model)
     return own if own == PRECOMPUTED else similarity.distance or own
 
 
@@ -159,16 +159,16 @@ class _SimilarityStage(Stage[LayerSimilarity]):
 
     def find(self, context: SelectionContext, **options: Any) -> LayerSimilarity | None:
         if SIMILARITIES.named(options["name"]).of_ranks:
-            return rsa_of(context.analysis)
+            return compute_rsa(context.analysis)
         return super().find(context, **options)
 
     def get(self, context: SelectionContext, **options: Any) -> LayerSimilarity:
         if SIMILARITIES.named(options["name"]).of_ranks:
-            return rsa_of(context.analysis)
+            return compute_rsa(context.analysis)
         return super().get(context, **options)
 
 
-def rsa_of(analysis: Analysis) -> LayerSimilarity:
+def compute_rsa(analysis: Analysis) -> LayerSimilarity:
     """RSA of all layers, which comes with the pair statistics of an analysis."""
     layers = tuple(analysis.layers)
     return LayerSimilarity(SIMILARITIES[RSA], layers, analysis.pairs, analysis.rsa)
@@ -180,7 +180,7 @@ def _similarity_of_moments(
     analysis, similarity = context.analysis, SIMILARITIES[name]
     pairs = analysis.pairs
     if similarity.divides:
-        pairs = replace(pairs, moments=moments.in_place_of_ranks(pairs.moments))
+        pairs = replace(pairs, moments=moments.replace_ranks(pairs.moments))
     return LayerSimilarity(similarity, tuple(analysis.layers), pairs, moments.values)
 
 
@@ -201,7 +201,7 @@ def check_comparable(analysis: Analysis, similarity: Similarity) -> None:
             "pairs (--pairs all)."
         )
     for layer in analysis.layers:
-        if not similarity.divides and analysis.spec.distance_of(layer[0]) == PRECOMPUTED:
+        if not similarity.divides and analysis.spec.neural_distance(layer[0]) == PRECOMPUTED:
             raise InputError(
                 f"{layer_name(layer)} has distances only; the {similarity.called} needs "
                 "representations of every layer, so choose another similarity or other layers."
@@ -225,8 +225,8 @@ def layer_input(
 ) -> LayerInput:
     """Function that gives what a similarity compares of a layer, from the store."""
     model, number = layer
-    source = representations_of(analysis, model, store)
-    distance = distance_of(analysis, similarity, model)
+    source = get_representations(analysis, model, store)
+    distance = neural_distance(analysis, similarity, model)
     name = f"{model} layer {number}"
     if similarity.divides:
         return lambda: squared_distances(np.asarray(source[number]), distance, layer=name)

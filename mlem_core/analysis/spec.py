@@ -197,11 +197,11 @@ class AnalysisChoices(FitSpec, PairSpec, ModelSource, StimulusSource):
         untested = {"untested": "pairs of one item"} if self.folds_over != "sentences" else {}
         return {name: getattr(self, name) for name in names} | squared | untested
 
-    def distance_of(self, model: str) -> str:
+    def neural_distance(self, model: str) -> str:
         """The neural distance in the layers of a model or file: "precomputed" if it gives them."""
         # Distances over repetitions are computed once, from all stimuli. A model gives the same at
         # each repetition, so that its distance over them is the Euclidean one.
-        if model in self.precomputed or over_repetitions(self, model):
+        if model in self.precomputed or compares_repetitions(self, model):
             return PRECOMPUTED
         known = DISTANCES.named(self.distance)
         squared = SQUARED * (self.already_squared and known.may_be_squared)
@@ -257,7 +257,7 @@ class AnalysisChoices(FitSpec, PairSpec, ModelSource, StimulusSource):
             _check_precomputed(self)
         files = dict(self.representations)
         if DISTANCES[self.distance].repeated and not any(
-            over_repetitions(self, name) for name in files
+            compares_repetitions(self, name) for name in files
         ):
             raise InputError(
                 f"the distance {self.distance} needs a representations file with repetitions of "
@@ -303,7 +303,7 @@ def chosen(spec: AnalysisChoices) -> dict[str, Any]:
     return {name: value for name, value in own.items() if value != default.get(name)}
 
 
-def over_repetitions(spec: AnalysisChoices, model: str) -> bool:
+def compares_repetitions(spec: AnalysisChoices, model: str) -> bool:
     """Whether it is a file whose repetitions of a stimulus are compared with each other."""
     files = [name for name, _ in spec.representations if name not in spec.precomputed]
     return DISTANCES.named(spec.distance).repeated and model in files
@@ -324,7 +324,7 @@ def with_files(spec: AnalysisSpec, files: Sequence[tuple[str, str]]) -> Analysis
 def with_models(spec: AnalysisSpec, models: Sequence[str]) -> AnalysisSpec:
     """Specification for these models and no others."""
     changed = replace(spec, models=tuple(models))
-    return replace(changed, **changed.choices_for(changed.names))
+    return replace(changed, **changed.choices_among(changed.names))
 
 
 def _check_precomputed(spec: AnalysisChoices) -> None:

@@ -85,7 +85,7 @@ class StimulusFilter(NamedTuple):
             rows = rows[place[unit[rows]] % 2 == (self.half == "second")]
         return rows
 
-    def of(self, whole: StimulusSet) -> StimulusSet:
+    def apply(self, whole: StimulusSet) -> StimulusSet:
         """The stimuli that are kept; raises as `rows`."""
         rows = self.rows(whole)
         return whole if len(rows) == len(whole) else whole.take(rows)
@@ -146,7 +146,7 @@ def _standardised(rows: FloatArray) -> FloatArray:
     return rows
 
 
-def _without_outliers(rows: FloatArray) -> FloatArray:
+def _drop_outlier_units(rows: FloatArray) -> FloatArray:
     return np.delete(rows, outlier_units(variances(rows)), axis=1)
 
 
@@ -170,7 +170,7 @@ UNITS = Registry[UnitChange]("choice of units", entry_modules)
 for _units in (
     UnitChange("raw", "as they are"),
     UnitChange("standardised", "each with variance 1", _standardised),
-    UnitChange("without-outliers", "without those of outlying variance", _without_outliers),
+    UnitChange("without-outliers", "without those of outlying variance", _drop_outlier_units),
 ):
     UNITS.register(_units)
 

@@ -66,7 +66,7 @@ class Names:
         """What the layers of a model are: "layer", "region", "time (ms)"."""
         return self.axes.get(model, "layer")
 
-    def in_model(self, layer: Layer) -> str:
+    def layer_label(self, layer: Layer) -> str:
         """Display name of a layer after that of its model: "V1", "layer 11", "region 2"."""
         return self.own(layer) or f"{self.axis(layer[0]).partition(' (')[0]} {layer[1]}"
 
@@ -77,7 +77,7 @@ class Names:
 
     def layer_title(self, layer: Layer) -> str:
         """Display name of a layer in a sentence: "GPT-2 layer 11", "brain V1"."""
-        return f"{self.model(layer[0])} {self.in_model(layer)}"
+        return f"{self.model(layer[0])} {self.layer_label(layer)}"
 
     def layers_title(self, layers: Sequence[Layer]) -> str:
         """Display names of layers in a sentence, by model: "GPT-2 layers 3 and 11; brain V1"."""
@@ -155,7 +155,7 @@ def shortened(names: Sequence[str], longest: int) -> list[str]:
     lines = [" ".join(name.split()) for name in names]
     short = {line: _cut(line, longest) for line in dict.fromkeys(lines)}
     for group in _alike(short):
-        short.update(zip(group, _by_difference(group, longest), strict=True))
+        short.update(zip(group, _split_common_beginning(group, longest), strict=True))
     taken = set(short.values())
     for group in _alike(short):
         number = 1
@@ -194,7 +194,7 @@ def _fitting(text: str, columns: int) -> str:
     return text
 
 
-def _by_difference(group: Sequence[str], longest: int) -> list[str]:
+def _split_common_beginning(group: Sequence[str], longest: int) -> list[str]:
     """The beginning that all have, and what tells each apart."""
     same = _shared(group)
     # The digits before a difference belong to its number.

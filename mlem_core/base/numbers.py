@@ -8,7 +8,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.parallel import cores, on_all_cores
+from mlem_core.base.parallel import cores, map_on_all_cores
 from mlem_core.base.resources import keep_compiled
 from mlem_core.base.typing import FloatArray, IntArray
 
@@ -162,15 +162,15 @@ def nonnegative_quadratic(gram: FloatArray, moment: FloatArray) -> FloatArray:
     # Those of one matrix follow each other.
     order = np.argsort(which, kind="stable")
     shares = np.array_split(order, cores() if m.size * n * n > SMALL else 1)
-    on_all_cores(solve, shares) if len(shares) > 1 else solve(shares[0])
+    map_on_all_cores(solve, shares) if len(shares) > 1 else solve(shares[0])
     for i in np.flatnonzero(~done):
-        weights[i] = _by_nnls(scaled[which[i]], m[i])
+        weights[i] = _solve_nnls(scaled[which[i]], m[i])
     weights = np.maximum(weights, 0.0) / scale * size[:, None]
     weights[unused[which]] = 0.0
     return weights.reshape(*leading, n)
 
 
-def _by_nnls(gram: FloatArray, moment: FloatArray) -> FloatArray:
+def _solve_nnls(gram: FloatArray, moment: FloatArray) -> FloatArray:
     from scipy.optimize import nnls
 
     values, vectors = np.linalg.eigh(gram)

@@ -27,7 +27,7 @@ _check: ContextVar[Callable[[], None] | None] = ContextVar("check", default=None
 
 
 @contextmanager
-def cancelled_by(check: Callable[[], None]) -> Iterator[None]:
+def cancellable(check: Callable[[], None]) -> Iterator[None]:
     """Have `check` called again and again while work is shared out; what it raises stops it."""
     token = _check.set(check)
     try:
@@ -37,7 +37,7 @@ def cancelled_by(check: Callable[[], None]) -> Iterator[None]:
 
 
 def check_cancelled() -> None:
-    """Stop here if work is `cancelled_by` something that says so."""
+    """Stop here if work is `cancellable` something that says so."""
     check = _check.get()
     if check is not None:
         check()
@@ -49,11 +49,11 @@ def _checked(call: Callable[[Any], T]) -> Callable[[Any], T]:
     if check is None:
         return call
 
-    def after_a_check(item: Any) -> T:
+    def check_then_call(item: Any) -> T:
         check()
         return call(item)
 
-    return after_a_check
+    return check_then_call
 
 
 @functools.lru_cache(maxsize=1)
@@ -79,7 +79,7 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def on_all_cores(call: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
+def map_on_all_cores(call: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
     """`call` of each item, shared out among the cores (NumPy works outside Python's lock)."""
     return each(call, items, cores())
 
@@ -91,10 +91,10 @@ def if_large(size: int) -> int:
 
 def each(call: Callable[[Any], T], items: Iterable[Any], threads: int) -> list[T]:
     """`call` of each item, by so many threads; by none if it is one."""
-    return list(in_order(call, items, threads))
+    return list(map_in_order(call, items, threads))
 
 
-def in_order(call: Callable[[Any], T], items: Iterable[Any], threads: int) -> Iterator[T]:
+def map_in_order(call: Callable[[Any], T], items: Iterable[Any], threads: int) -> Iterator[T]:
     """`call` of each item, by so many threads, in the order of the items; few wait at a time."""
     call = _checked(call)
     if threads == 1:
@@ -142,7 +142,7 @@ def heed_stop() -> None:
         raise KeyboardInterrupt
 
 
-def stopped_with() -> int:
+def signal_status() -> int:
     """The exit status of what a signal has ended: 130 for Ctrl-C, 143 for SIGTERM."""
     return 128 + (_stopped[0] if _stopped else signal.SIGINT)
 
@@ -194,12 +194,12 @@ def _new_bar(title: str, progress: Progress) -> Any:
         from tqdm.auto import tqdm
 
     # None: no bar where stderr is no terminal. A notebook's stderr is none, and shows bars.
-    disable = False if _in_notebook() else None
+    disable = False if _is_notebook() else None
     unit = f" {progress.unit}"
     return tqdm(total=progress.total, desc=title, unit=unit, disable=disable)
 
 
-def _in_notebook() -> bool:
+def _is_notebook() -> bool:
     if "IPython" not in sys.modules:
         return False
     shell = sys.modules["IPython"].get_ipython()

@@ -160,17 +160,17 @@ def several(asked: Field[Any], value: Any) -> Any:
     return frozen(value)
 
 
-def in_text(value: Any) -> str:
+def option_text(value: Any) -> str:
     """Text of one of a field's values as the command line reads it: "brain=brain.npz"."""
     if not isinstance(value, tuple):
         return str(value)
     name, *rest = (
-        in_names(map(str, part)) if isinstance(part, tuple) else str(part) for part in value
+        join_names(map(str, part)) if isinstance(part, tuple) else str(part) for part in value
     )
     return "=".join((name, *rest))
 
 
-def names_in(names: str | Iterable[str]) -> tuple[str, ...]:
+def split_names(names: str | Iterable[str]) -> tuple[str, ...]:
     """The given names, as a list or as the command line's text "a,b"."""
     if isinstance(names, str):
         return parse_names(names)
@@ -193,7 +193,7 @@ def parse_names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for line in lines for part in line if part.strip())
 
 
-def in_names(names: Iterable[str]) -> str:
+def join_names(names: Iterable[str]) -> str:
     """The text that `parse_names` reads to these names."""
     line = io.StringIO()
     # Names with a character of the line's end are quoted.

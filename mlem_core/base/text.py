@@ -68,7 +68,7 @@ def many(n: int, noun: str) -> str:
     return f"{n:,} {noun if n == 1 else plural(noun)}"
 
 
-def pairs_of(n_pairs: int, n_stimuli: int) -> str:
+def pair_count(n_pairs: int, n_stimuli: int) -> str:
     """Number of pairs of stimuli, and of all pairs where some were left out."""
     every = n_stimuli * (n_stimuli - 1) // 2
     return f"{n_pairs:,} pairs" if n_pairs >= every else f"{n_pairs:,} of {every:,} pairs"
@@ -122,7 +122,7 @@ def whole_percents(shares: Sequence[float]) -> list[int]:
     return percents
 
 
-def in_letters(n: int) -> str:
+def number_word(n: int) -> str:
     """A whole number as a word up to twelve, else in digits."""
     words = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
     words += ["eleven", "twelve"]

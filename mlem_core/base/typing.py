@@ -33,7 +33,7 @@ def parse_layer(text: str) -> Layer:
     return model, int(number)
 
 
-def layers_in(layers: Layers) -> tuple[Layer, ...]:
+def parse_layers(layers: Layers) -> tuple[Layer, ...]:
     """The layers that are named: ("minilm", 3), "minilm:3", "minilm:0,minilm:3", or a list of such.
 
     Raises InputError: a name of another form.
@@ -87,13 +87,13 @@ def counted(items: Iterable[T], total: int, progress: Counted | None) -> Iterato
             progress(done, total)
 
 
-def in_parts(progress: Counted | None, n: int) -> list[Counted]:
+def split_progress(progress: Counted | None, n: int) -> list[Counted]:
     """Counts of each of n parts of some work, which together make one count."""
 
-    def of_part(part: int) -> Counted:
+    def count_part(part: int) -> Counted:
         return lambda done, total: progress and progress(part * total + done, n * total)
 
-    return [of_part(part) for part in range(n)]
+    return [count_part(part) for part in range(n)]
 
 
 def counting(report: Report, stage: str, unit: str, model: str | None = None) -> Counted:

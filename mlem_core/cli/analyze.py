@@ -13,7 +13,7 @@ from mlem_core.base.parallel import Bars
 from mlem_core.base.parameters import parse_names
 from mlem_core.cli.inputs import (
     checked_spec,
-    left_beside,
+    leftover_tables,
     new_notices,
 )
 from mlem_core.cli.options import (
@@ -98,7 +98,7 @@ def analyze(options: argparse.Namespace) -> None:
         computed = analysis_tables(analysis, results, table_options, store, bars.show)
     complain(*new_notices(analysis), *computed.notices)
     manifest = {**analysis.manifest, "options": table_options.to_dict()}
-    complain(*left_beside(options.out, write_tables(options.out, computed.tables, manifest)))
+    complain(*leftover_tables(options.out, write_tables(options.out, computed.tables, manifest)))
     sure = None
     if options.bootstrap:
         context = SelectionContext.from_analysis(analysis, store)

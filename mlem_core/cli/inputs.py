@@ -10,7 +10,7 @@ from pathlib import Path
 from mlem_core.analysis.analysis import Analysis, same_content
 from mlem_core.analysis.layer_sources import (
     file_representations,
-    representations_of,
+    get_representations,
 )
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
@@ -40,7 +40,7 @@ def checked_spec(options: argparse.Namespace) -> AnalysisSpec:
     return spec
 
 
-def left_beside(folder: str, tables: list[str]) -> list[str]:
+def leftover_tables(folder: str, tables: list[str]) -> list[str]:
     """A warning of tables that stay in a folder though they are of another analysis."""
     named = f"{listed(tables)} in {short(folder)}"
     return [f"Of another analysis, as another command wrote them: {named}."] * bool(tables)
@@ -68,13 +68,13 @@ def two_results(
     spec, halves = spec_from_options(options), ("first", "second")
     names *= 1 + options.halves
     results = [
-        result_of(name, spec, store, report, half=half if options.halves else "")[0]
+        open_result(name, spec, store, report, half=half if options.halves else "")[0]
         for name, half in zip(names, halves, strict=True)
     ]
     return results[0], results[1]
 
 
-def result_of(
+def open_result(
     name: str, given: AnalysisSpec, store: Store, report: Report, *, half: str = ""
 ) -> tuple[Analysis, TableOptions]:
     """The result in a folder that `analyze` wrote, or of a stimulus set with given choices.
@@ -172,6 +172,6 @@ def _check_there(layers: Iterable[Layer], analysis: Analysis, store: Store) -> N
     """Raise InputError for a layer that its model has not, with those that it has."""
     for model, number in layers:
         if (model, number) not in analysis.layers and model in analysis.manifest["models"]:
-            there = representations_of(analysis, model, store).every_layer
+            there = get_representations(analysis, model, store).every_layer
             if number not in there:
                 raise unknown(f"layer of {model}", str(number), map(str, there))

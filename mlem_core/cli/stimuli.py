@@ -6,7 +6,7 @@ import argparse
 
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.source import READING
-from mlem_core.base.parameters import in_names
+from mlem_core.base.parameters import join_names
 from mlem_core.base.text import many
 from mlem_core.cli.inputs import (
     checked_spec,
@@ -16,7 +16,7 @@ from mlem_core.cli.streams import (
     complain,
     tell,
 )
-from mlem_core.stimuli.columns import guess_kind, text_of
+from mlem_core.stimuli.columns import cell_text, guess_kind
 from mlem_core.stimuli.datasets import SETS
 from mlem_core.stimuli.formats import folder_suffixes
 from mlem_core.stimuli.steps import ordered_steps
@@ -49,10 +49,10 @@ def write_stimuli(options: argparse.Namespace) -> None:
         feature.name
         for feature in stimuli.features
         if feature.kind == "nominal"
-        and guess_kind([text_of(value) for value in stimuli.values(feature.name)]) == "ordered"
+        and guess_kind([cell_text(value) for value in stimuli.values(feature.name)]) == "ordered"
     ]
     if names:
-        complain(f"Read it with --nominal {in_names(names)}: the values are numbers, and names.")
+        complain(f"Read it with --nominal {join_names(names)}: the values are numbers, and names.")
 
 
 def check_stimuli(options: argparse.Namespace) -> None:

@@ -80,15 +80,15 @@ def said_whole(command: Callable[[], int]) -> int:
             sys.stdout.flush()
         return status
     except BrokenPipeError:
-        _into_nothing()
+        _silence_output()
         return 0
     except OSError as error:
-        _into_nothing()
+        _silence_output()
         complain(f"what was found cannot be printed: {error.strerror}.")
         return 2
 
 
-def _into_nothing() -> None:
+def _silence_output() -> None:
     """Python flushes once more at its end, and would complain again."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, sys.stdout.fileno())

@@ -12,22 +12,22 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.context import SelectionContext
 from mlem_core.analysis.planning import CHOSEN, said_of_choice
 from mlem_core.analysis.results import Results
-from mlem_core.analysis.similarities import LayerSimilarity, rsa_of
+from mlem_core.analysis.similarities import LayerSimilarity, compute_rsa
 from mlem_core.base.labels import NAMES
-from mlem_core.base.parameters import in_names
+from mlem_core.base.parameters import join_names
 from mlem_core.base.text import fraction, listed, many
 from mlem_core.base.typing import layer_name
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.context import held_out
 from mlem_core.inference.explanation import best_known, explain
 from mlem_core.inference.explanation_text import PENDING, Explanation, as_chosen, settled
-from mlem_core.inference.importance_null import above_chance
+from mlem_core.inference.importance_null import exceeds_chance
 from mlem_core.inference.intervals import (
     PERMUTATIONS,
     LayerIntervals,
     score_table,
 )
-from mlem_core.inference.resample import HARDLY, below_ceiling
+from mlem_core.inference.resample import HARDLY, ceiling_caveats
 from mlem_core.measures.importance import leading_features, most_important
 
 
@@ -53,7 +53,7 @@ def summarize(
     sure : gives an explanation of two layers its intervals, and what is chance in it
     chance : of `mlem_core.inference.importance_null.IMPORTANCE_CHANCE`, where it is known
     """
-    by = rsa_of(analysis) if compared is None else compared
+    by = compute_rsa(analysis) if compared is None else compared
     lines: list[str] = []
     if len(results.layers) > 1:
         pair = analysis.most_alike(values=by.values)
@@ -67,7 +67,7 @@ def summarize(
     lines.append(_matters(analysis, results, intervals, chance))
     rests = f"(features coded {results.coding}; {_each(analysis)})"
     lines_with_basis = [f"{line} {rests}" for line in lines]
-    return [*lines_with_basis, *filter(None, [below_ceiling(results, analysis.spec.estimator)])]
+    return [*lines_with_basis, *filter(None, [ceiling_caveats(results, analysis.spec.estimator)])]
 
 
 def _alike(by: LayerSimilarity, why: Explanation) -> str:
@@ -97,7 +97,7 @@ def _settled(analysis: Analysis) -> str:
     """The options that name what an analysis has chosen, so that another of fewer layers has it."""
     if CHOSEN not in analysis.manifest:
         return ""
-    values = in_names(analysis.pairs.resolved) or "none"
+    values = join_names(analysis.pairs.resolved) or "none"
     return f" --estimator {analysis.spec.estimator} --values {values}"
 
 
@@ -145,7 +145,7 @@ def _matters(
     of_layers = [analysis.layers.index(layer) for layer in means.index]
     own_rho = results.scores.pivot(index=["model", "layer"], columns="fold", values="rho")
     leading = leading_features(
-        analysis.pairs_of(analysis.select()).of_layers(of_layers),
+        analysis.compute_pairs(analysis.select()).select_layers(of_layers),
         means,
         own_rho.loc[means.index].to_numpy(np.float64),
         analysis.spec.estimator,
@@ -165,7 +165,7 @@ def _matters(
     )
     if chance is None:
         return f"{sentence} Not compared with permuted labels: add --chance {PERMUTATIONS}."
-    beyond = [above_chance(chance, layer, name) for layer in means.index]
+    beyond = [exceeds_chance(chance, layer, name) for layer in means.index]
     return f"{sentence} It exceeds permuted labels in {sum(map(bool, beyond))} of {layers}."
 
 

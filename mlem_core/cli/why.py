@@ -66,7 +66,7 @@ def why(options: argparse.Namespace) -> None:
             Path(options.out),
         )
     tell(explanation.text)
-    units, seeds = Units.of(analysis.stimuli), analysis.spec.has_seeds
+    units, seeds = Units.from_stimuli(analysis.stimuli), analysis.spec.has_seeds
     claimed = [generalises(units, seeds=seeds)] if options.bootstrap else []
     complain(*explanation.notes, *claimed)
 

@@ -54,7 +54,9 @@ class _Coding(NamedTuple):
         """Statistics of the pairs of one layer y, (n_stimuli, n_units) or distances."""
         if folds is None:
             folds = np.zeros(len(y), dtype=np.int64)
-        pairs = ComparedPairs.of(columns, folds, self.missing, interactions=self.interactions)
+        pairs = ComparedPairs.from_features(
+            columns, folds, self.missing, interactions=self.interactions
+        )
         return pair_statistics(pairs, [lambda: y], distance=self.distance, names=["y"])
 
 
@@ -72,7 +74,7 @@ class TableModel(Solver, BaseEstimator):
     interactions : whether products of two feature distances are weighed too
     distance : neural distance, a name in `mlem_core.pairs.distances.DISTANCES`, without those over
         repetitions
-    missing : "ignore" or "level", see `mlem_core.pairs.pair_columns.PairColumns.of`
+    missing : "ignore" or "level", see `mlem_core.pairs.pair_columns.PairColumns.from_features`
     values : features that are resolved by value, see `mlem_core.pairs.terms`; only where a subclass
         takes it
 
@@ -142,7 +144,7 @@ class TableModel(Solver, BaseEstimator):
         statistics = coding.statistics(columns, rows, folds)
         training_pairs = None
         if self.needs_pairs:
-            training_pairs = TrainingPairs.of(
+            training_pairs = TrainingPairs.from_columns(
                 statistics.columns,
                 statistics.moments.folds,
                 1,
@@ -194,7 +196,9 @@ class TableModel(Solver, BaseEstimator):
         Raises InputError: X is no table with names; features that are missing or were not fitted,
         or are of another kind than in the fit; a value without a weight.
         """
-        columns = PairColumns.of(self._fitted(X), self._coding.missing, self._coding.interactions)
+        columns = PairColumns.from_features(
+            self._fitted(X), self._coding.missing, self._coding.interactions
+        )
         first, second = np.triu_indices(len(X), 1)
         return columns.predictions(self.coef_[None], first, second)[0] + self.intercept_
 

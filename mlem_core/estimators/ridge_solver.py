@@ -131,7 +131,7 @@ def _inner_scores(
     `weights` gives those (n_layers, n_strengths, n_columns) of a training set without a fold.
     """
 
-    def tested_by(fold: int) -> tuple[list[int], FloatArray]:
+    def tested_fold(fold: int) -> tuple[list[int], FloatArray]:
         # Every model that saw nothing of the fold, at once; some are fitted to the same pairs.
         others = [number for number, out in enumerate(outer) if fold not in out]
         if not others:
@@ -143,7 +143,7 @@ def _inner_scores(
 
     # Threads of matrix products would wait for each other longer than these take.
     with one_thread_each():
-        of_folds = each(tested_by, range(len(tests.folds)), cores())
+        of_folds = each(tested_fold, range(len(tests.folds)), cores())
     example = next(rho for others, rho in of_folds if others)
     shape = (len(of_folds), len(example), len(outer), example.shape[-1])
     scores = np.full(shape, np.nan)

@@ -19,7 +19,7 @@ from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.scored_pairs import group_pairs
-from mlem_core.stimuli.folds import in_training
+from mlem_core.stimuli.folds import is_training
 
 # Of more pairs than the first a sample is taken without trying to group them; of more than the
 # second where they cannot be grouped.
@@ -81,7 +81,7 @@ class TrainingPairs:
     representative: IntArray
 
     @classmethod
-    def of(
+    def from_columns(
         cls,
         columns: PairColumns,
         folds: IntArray,
@@ -125,7 +125,7 @@ class TrainingPairs:
     def values(self) -> FloatArray:
         """(n_groups, n_columns) the columns of the pairs of each group."""
         of_each = self.representative
-        return self.columns.of_pairs(self.first[of_each], self.second[of_each])
+        return self.columns.pair_values(self.first[of_each], self.second[of_each])
 
     def distances(self, layer: int) -> FloatArray:
         """(n_pairs,) squared distances of the pairs in a layer, by position."""
@@ -149,7 +149,7 @@ class TrainingPairs:
         for fold in left_out:
             group, fitted = self.group, distances
             if fold is not None:
-                trains = in_training(self.folds, fold)
+                trains = is_training(self.folds, fold)
                 in_set = trains[self.first] & trains[self.second]
                 group, fitted = group[in_set], distances[in_set]
             if ranked:

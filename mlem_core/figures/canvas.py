@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlem_core.analysis.flags import of_layers, reasons, variance_flags
-from mlem_core.analysis.layer_sources import without_representations
+from mlem_core.analysis.flags import layer_reasons, reasons, variance_flags
+from mlem_core.analysis.layer_sources import missing_representations
 from mlem_core.base.parameters import Registry
 from mlem_core.base.text import fraction, sentence_case, with_ends
 from mlem_core.base.typing import FloatArray, Layer
@@ -25,7 +25,7 @@ from mlem_core.figures.context import FigureContext
 from mlem_core.figures.style import PALETTE, SEQUENTIAL, SIGNIFICANT
 from mlem_core.inference.explanation_text import Explanation, settled
 from mlem_core.inference.intervals import SMALL_IDENTITY, FamilyOfTests
-from mlem_core.measures.decomposition import UNEXPLAINED, in_order, is_identity
+from mlem_core.measures.decomposition import UNEXPLAINED, is_identity, sort_terms
 
 Canvas = dict[str, Any]
 NO_NUMBER = -128
@@ -66,9 +66,9 @@ def canvas_data(context: FigureContext, progress: str = "") -> Canvas:
     numbers are None. `progress` is that of `pair_data`.
     """
     layers, maps = context.selection.layers, canvas_maps()
-    of_all = "canvas", repr(context.names), *_shown_matrices(context)
+    shared = "canvas", repr(context.names), *_shown_matrices(context)
     return {
-        **context.once(of_all, lambda: _of_all_layers(context)),
+        **context.once(shared, lambda: _shared_content(context)),
         "pair": [layers.index(layer) for layer in context.pair],
         **pair_data(context, progress),
         **({} if maps is None else maps.describe(context)),
@@ -99,7 +99,7 @@ def _shown_matrices(context: FigureContext) -> tuple[str, bool]:
     return name, context.similarity_tests is None
 
 
-def _of_all_layers(context: FigureContext) -> Canvas:
+def _shared_content(context: FigureContext) -> Canvas:
     """Content that every two layers share."""
     layers = context.selection.layers
     return {
@@ -183,7 +183,9 @@ def _dominated(context: FigureContext) -> list[str]:
     """Sentences on the layers of the two whose variance lies at one position, or in one unit."""
     marks = {"profiles": reasons(variance_flags(context.analysis.variance), "profiles")}
     title = context.names.layer_title
-    return [f"In {title(layer)} {why}." for layer, why in of_layers(marks, context.pair).items()]
+    return [
+        f"In {title(layer)} {why}." for layer, why in layer_reasons(marks, context.pair).items()
+    ]
 
 
 def _layers(context: FigureContext, layers: Sequence[Layer]) -> list[dict[str, Any]]:
@@ -259,7 +261,7 @@ def _terms(context: FigureContext, why: Explanation) -> list[dict[str, Any]]:
             "kind": "rest" if row["term"] in last else "feature" if settled(why) else "open",
             "chance": named is not None and row["term"] not in (*named, *last),
         }
-        for row in in_order(why.terms[~hidden]).to_dict("records")
+        for row in sort_terms(why.terms[~hidden]).to_dict("records")
     ]
 
 
@@ -267,12 +269,12 @@ def _maps(context: FigureContext, layers: Sequence[Layer]) -> dict[str, list[lis
     """x and y of each stimulus in the layers of the two models whose maps are kept."""
     models, found = {model for model, _ in context.pair}, {}
     for place, layer in enumerate(layers):
-        if layer[0] in models and (points := map_of(context, layer)) is not None:
+        if layer[0] in models and (points := map_coordinates(context, layer)) is not None:
             found[str(place)] = points
     return found
 
 
-def map_of(context: FigureContext, layer: Layer) -> Any:
+def map_coordinates(context: FigureContext, layer: Layer) -> Any:
     """x and y of the stimuli in a layer as lists; None where there is no map in the store."""
 
     def find() -> Any:
@@ -296,10 +298,10 @@ def compute_map(context: FigureContext, layer: Layer) -> None:
 def lacking_maps(context: FigureContext) -> list[Layer]:
     """Layers of the compared two whose maps are not cached yet, but can be made."""
     analysis, store = context.analysis, context.store
-    lacking = [layer for layer in context.pair if map_of(context, layer) is None]
+    lacking = [layer for layer in context.pair if map_coordinates(context, layer) is None]
     if not lacking or store is None or canvas_maps() is None:
         return []
-    without = without_representations(analysis, [model for model, _ in lacking], store)
+    without = missing_representations(analysis, [model for model, _ in lacking], store)
     return [layer for layer in lacking if layer[0] not in without]
 
 

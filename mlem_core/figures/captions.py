@@ -7,9 +7,9 @@ screen. `basis` is its last part.
 
 from __future__ import annotations
 
-from mlem_core.base.text import fraction, pairs_of
+from mlem_core.base.text import fraction, pair_count
 from mlem_core.estimators.normal_equations import NOT_APART
-from mlem_core.inference.permutation_null import UNCORRECTED, ContributionNull, beyond_chance
+from mlem_core.inference.permutation_null import UNCORRECTED, ContributionNull, chance_note
 from mlem_core.measures import similarity
 
 STRESS = "Stress (Kruskal 1964): .05 good, .1 fair, .2 poor."
@@ -41,11 +41,11 @@ def scores(coding: str) -> str:
     )
 
 
-def of_chance(chance: ContributionNull | None) -> str:
+def chance_sentence(chance: ContributionNull | None) -> str:
     """Whether contributions to all layers are beyond chance, in a sentence."""
     if chance is None:
         return UNCORRECTED
-    how = beyond_chance(chance.n_permutations)
+    how = chance_note(chance.n_permutations)
     return " ".join((f"{how[0].upper()}{how[1:]}.", *chance.notes))
 
 
@@ -54,7 +54,7 @@ FOLDS = "one standard deviation over folds"
 RESOLVED = "by value"  # begins the words for a coding by value
 
 
-def computed_on(
+def basis_sentence(
     n_stimuli: int, n_pairs: int = 0, n_folds: int = 0, coding: str = "", fit: str = ""
 ) -> str:
     """The n of a figure, the coding of its features and the fit, as a sentence.
@@ -67,7 +67,7 @@ def computed_on(
     fit : how the metric models were fitted; empty where none was
     """
     counts = [f"{n_stimuli:,} stimuli"]
-    counts += [pairs_of(n_pairs, n_stimuli)] if n_pairs else []
+    counts += [pair_count(n_pairs, n_stimuli)] if n_pairs else []
     counts += [f"{n_folds} folds"] if n_folds else []
     coding = coding.removesuffix(", others as same or different")
     how = [f"features coded {coding}"] * bool(coding) + [fit] * bool(fit)

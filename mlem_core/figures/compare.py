@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from mlem_core.analysis.flags import of_two
+from mlem_core.analysis.flags import pair_reasons
 from mlem_core.analysis.results import Results
 from mlem_core.base.typing import Layer, parse_layer
 from mlem_core.figures.captions import FLAGGED, FOLDS, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.maps import heading, uncrowded
 from mlem_core.figures.naming import feature_labels, feature_name, layer_title
-from mlem_core.figures.profiles import Line, lines_of
+from mlem_core.figures.profiles import Line, profile_lines
 from mlem_core.figures.style import (
     LEGEND,
     LINE,
@@ -29,7 +29,7 @@ from mlem_core.figures.style import (
     faded,
     feature_colors,
     flag_trace,
-    mark_of,
+    marker_symbol,
     note,
     quiet,
     scatter,
@@ -59,11 +59,11 @@ def importance_scatter(
         over folds; flags of the profile of "a" or "b", or the similarity of "both", are triangles
         at the end of the axis, or of the diagonal
     """
-    own, tested = _of_both(importance, pair), annotations.intervals
-    tested = None if tested is None else _of_both(tested, pair)
-    lines = lines_of(own, own[["model", "layer"]], tested)
+    own, tested = _mean_of_pair(importance, pair), annotations.intervals
+    tested = None if tested is None else _mean_of_pair(tested, pair)
+    lines = profile_lines(own, own[["model", "layer"]], tested)
     sides: dict[str, list[Any]] = {
-        name: [_at(lines.get((model, "importance", name)), n) for model, n in pair]
+        name: [_point(lines.get((model, "importance", name)), n) for model, n in pair]
         for name in features
     }
     drawn = [name for name, both in sides.items() if all(both)]
@@ -93,7 +93,11 @@ def importance_scatter(
             for at, axis in enumerate("xy")
         }
         hover = ["<br>".join((f"<b>{feature_name(name)}</b>", *hovers))]
-        look = {"color": color, "size": 11, "symbol": mark_of(place, place // len(PALETTE) % 2)}
+        look = {
+            "color": color,
+            "size": 11,
+            "symbol": marker_symbol(place, place // len(PALETTE) % 2),
+        }
         named = {"name": called[name], "text": [labels[i]], "textposition": places[i]}
         x, y = points[i][:, None]
         point = scatter(x, y, hover, "markers+text", marker=look, **bars, **named)
@@ -124,7 +128,7 @@ def _leader(names: Sequence[str], points: np.ndarray, at: np.ndarray, end: float
     return note("<br>".join(names), *at, **tail) | line
 
 
-def _at(line: Line | None, layer: int) -> tuple[float, float, float, str] | None:
+def _point(line: Line | None, layer: int) -> tuple[float, float, float, str] | None:
     """Mean, ends of the interval and hover text of a line at a layer; None where it has none."""
     if line is None or layer not in line.x:
         return None
@@ -160,7 +164,7 @@ def draw_compare(context: FigureContext) -> RenderedFigure | None:
     if context.intervals is not None:
         intervals = score_table(context.intervals, list(dict.fromkeys(context.pair))).table
     reasons = {measure: context.reasons(measure) for measure in ("profiles", "rsa", "tau")}
-    flags = of_two(reasons, *context.pair)
+    flags = pair_reasons(reasons, *context.pair)
     return RenderedFigure(
         importance_scatter(
             results.importance,
@@ -172,8 +176,8 @@ def draw_compare(context: FigureContext) -> RenderedFigure | None:
         ),
         f"Importances in {context.called[0]} and {context.called[1]}",
         compare_caption(context, flagged=bool(flags)),
-        _of_both(results.importance, context.pair) if intervals is None else intervals,
-        importance_of(results, a, b),
+        _mean_of_pair(results.importance, context.pair) if intervals is None else intervals,
+        mean_importance(results, a, b),
     )
 
 
@@ -187,12 +191,12 @@ def compare_caption(context: FigureContext, *, flagged: bool) -> str:
     )
 
 
-def _of_both(importance: pd.DataFrame, pair: tuple[Layer, Layer]) -> pd.DataFrame:
+def _mean_of_pair(importance: pd.DataFrame, pair: tuple[Layer, Layer]) -> pd.DataFrame:
     at = list(zip(importance["model"], importance["layer"], strict=True))
     return importance[[layer in pair for layer in at]]
 
 
-def importance_of(results: Results, a: str, b: str) -> pd.DataFrame:
+def mean_importance(results: Results, a: str, b: str) -> pd.DataFrame:
     """Mean importance of each feature in two layers "model:layer"; the largest in `a` first."""
     means = results.importance.groupby(["model", "layer", "feature"], sort=False)["importance"]
     table = means.mean()

@@ -17,7 +17,7 @@ from mlem_core.analysis import flags
 from mlem_core.analysis.analysis import Analysis, Of
 from mlem_core.analysis.context import SelectionContext
 from mlem_core.analysis.planning import said_of_choice
-from mlem_core.analysis.similarities import SIMILARITY, LayerSimilarity, rsa_of
+from mlem_core.analysis.similarities import SIMILARITY, LayerSimilarity, compute_rsa
 from mlem_core.base.labels import Names
 from mlem_core.base.parameters import Registry
 from mlem_core.base.typing import Layer, layer_name
@@ -156,7 +156,7 @@ class FigureContext(SelectionContext):
         fit += said_of_choice(self.analysis.manifest, chosen.estimator, "chosen")
         fit += " with interactions" * chosen.interactions
         level = self.analysis.spec.missing == "level" and self.analysis.stimuli.has_missing
-        return self._computed_on(fit + "; missing values are a value of their own" * level)
+        return self._sample_sentence(fit + "; missing values are a value of their own" * level)
 
     @property
     def coding(self) -> str:
@@ -168,13 +168,13 @@ class FigureContext(SelectionContext):
         return coding([of_feature[name] for name in features], by_value, self.names)
 
     @property
-    def computed_on(self) -> str:
+    def basis_sentence(self) -> str:
         """Sentence on n and method for results that need no fitted metric model."""
-        return self._computed_on()
+        return self._sample_sentence()
 
-    def _computed_on(self, fit: str = "") -> str:
+    def _sample_sentence(self, fit: str = "") -> str:
         counts = self.results.n_stimuli, self.results.n_pairs, self.results.n_folds
-        return captions.computed_on(*counts, self.coding, fit)
+        return captions.basis_sentence(*counts, self.coding, fit)
 
     @cached_property
     def pair(self) -> tuple[Layer, Layer]:
@@ -192,14 +192,14 @@ class FigureContext(SelectionContext):
         a, b = map(self.names.layer_title, self.pair)
         return a, b
 
-    def intervals_of(self, similarity: str) -> LayerIntervals | None:
+    def find_intervals(self, similarity: str) -> LayerIntervals | None:
         """Confidence intervals of what is selected, where they have been computed."""
         return LAYER_INTERVALS.find(self.reselect(similarity=similarity))
 
     @cached_property
     def intervals(self) -> LayerIntervals | None:
         """Confidence intervals by the similarity of the selection."""
-        return self.intervals_of(self.selection.similarity)
+        return self.find_intervals(self.selection.similarity)
 
     @property
     def over(self) -> str:
@@ -234,7 +234,7 @@ class FigureContext(SelectionContext):
     @cached_property
     def marks(self) -> pd.DataFrame:
         """Flags of each run by the shares of variance, and those of extensions."""
-        of_extensions = [flags_of(self) for flags_of in functions("flags")]
+        of_extensions = [audit_flags(self) for audit_flags in functions("flags")]
         return pd.concat((flags.variance_flags(self.analysis.variance), *of_extensions))
 
     def reasons(self, measure: str) -> dict:
@@ -251,22 +251,22 @@ class FigureContext(SelectionContext):
     def layer_similarity(self) -> LayerSimilarity:
         """All layers by the chosen similarity; by RSA where it is not computed."""
         found = self._compared
-        return rsa_of(self.analysis) if found is None else found
+        return compute_rsa(self.analysis) if found is None else found
 
     @cached_property
     def compared(self) -> LayerSimilarity | None:
         """Selected layers by the chosen similarity; None where it is RSA, or not computed."""
         found = self._compared
-        return None if found is None else found.of(self.analysis, self.selection)
+        return None if found is None else found.select(self.analysis, self.selection)
 
-    def chance_of(self, similarity: str) -> ContributionNull | None:
+    def find_contribution_null(self, similarity: str) -> ContributionNull | None:
         """Contributions to all layers under permuted labels, where they are known."""
         return LAYER_CHANCE.find(self.reselect(similarity=similarity))
 
     @property
     def chance(self) -> ContributionNull | None:
         """Contributions under permuted labels, by the chosen similarity, where they are known."""
-        return self.chance_of(self.layer_similarity.similarity.name)
+        return self.find_contribution_null(self.layer_similarity.similarity.name)
 
     @cached_property
     def why(self) -> Explanation:
@@ -274,7 +274,7 @@ class FigureContext(SelectionContext):
         chosen, compared = self.selection, self.layer_similarity
         name, of = compared.similarity.name, (self.analysis, *self.pair, chosen.features)
         why = self.once(("why", self.pair, name), lambda: explain(*of, compared=compared))
-        why = best_known(why, self, self.intervals_of(name), self.chance)
+        why = best_known(why, self, self.find_intervals(name), self.chance)
         return replace(why, names=self.names, coding=self.coding)
 
 
@@ -359,4 +359,4 @@ def with_interactions(
 
 def held_out(analysis: Analysis) -> str:
     """Stimuli that an analysis holds out, in words."""
-    return Units.of(analysis.stimuli).held_out(analysis.spec.folds_over)
+    return Units.from_stimuli(analysis.stimuli).held_out(analysis.spec.folds_over)

@@ -18,7 +18,7 @@ import plotly.graph_objects as go
 
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import scratch
-from mlem_core.figures.print_layout import PX_PER_MM, Paper, on_pages
+from mlem_core.figures.print_layout import PX_PER_MM, Paper, print_pages
 from mlem_core.figures.style import DARK, INK, upper_half
 
 _PICTURES = ("pdf", "svg", "png", "html")
@@ -26,7 +26,7 @@ _SOCKET = 107  # bytes of the path of a socket, at most
 _sharing = False
 
 
-def on_dark_page(figure: go.Figure) -> go.Figure:
+def dark_copy(figure: go.Figure) -> go.Figure:
     """A copy whose similar layers are light; the figure itself where cells have numbers."""
     of_layers = any((trace.name or "").startswith("cells") for trace in figure.data)
     axes = [name for name in ("coloraxis", "coloraxis2") if name in figure.layout]
@@ -51,7 +51,7 @@ def as_files(
 
     Parameters
     ----------
-    figure : or, of a PDF, SVG or PNG, its pages on this paper, as `on_pages` gives them
+    figure : or, of a PDF, SVG or PNG, its pages on this paper, as `print_pages` gives them
     format : "pdf", "svg", "png" or "html"; PDF and SVG are vector graphics whose text stays text.
         An SVG names its font, a PDF carries it. HTML is interactive, needs no network and keeps the
         figure's own size.
@@ -72,14 +72,14 @@ def as_files(
     scale = paper.scale * (paper.dpi / 96 if format == "png" else 1)
     written = [
         image(page, format, width=page.layout.width, height=page.layout.height, scale=scale)
-        for page in (on_pages(figure, paper) if isinstance(figure, go.Figure) else figure)
+        for page in (print_pages(figure, paper) if isinstance(figure, go.Figure) else figure)
     ]
     if format == "pdf":
         return {f"{name}.pdf": _document(written, title)}
     return {
         f"{name}{f'-{at}' * (at > 1)}.{format}": _with_dpi(one, paper.dpi)
         if format == "png"
-        else _in_mm(one, paper, title)
+        else _size_svg(one, paper, title)
         for at, one in enumerate(written, 1)
     }
 
@@ -192,7 +192,7 @@ def _check_temporary() -> None:
         )
 
 
-def _in_mm(svg: bytes, paper: Paper, title: str) -> bytes:
+def _size_svg(svg: bytes, paper: Paper, title: str) -> bytes:
     """The SVG with its size in mm, and what programs and screen readers call it.
 
     Its viewBox keeps the units of what is in it.

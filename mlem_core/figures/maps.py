@@ -35,10 +35,10 @@ from mlem_core.figures.style import (
     Trace,
     as_number,
     faded,
-    in_panel,
     note,
     once_in_legend,
     panel_layout,
+    place_in_panel,
     scatter,
 )
 
@@ -174,7 +174,7 @@ def layer_maps(
                 "cliponaxis": False,
                 "customdata": points[["model", "layer"]].to_numpy(dtype=object),
             }
-            traces += in_panel(ref, [trace])
+            traces += place_in_panel(ref, [trace])
     figure = go.Figure(once_in_legend(traces), layout)
     figure.update_layout(legend_itemsizing="constant")
     for measure, (ref, _) in zip(titles, places, strict=True):

@@ -136,12 +136,12 @@ def grid(layers: Sequence[Layer], order: Order, rsa: FloatArray) -> Grid:
 
 
 def runs(of: Grid, most: int) -> list[IntArray]:
-    """Places of layers of a grid that are drawn together, see `runs_of`."""
+    """Places of layers of a grid that are drawn together, see `block_runs`."""
     n = len(of.layers)
-    return runs_of([(0, n)] if of.tree is not None else [block[:2] for block in of.blocks], most)
+    return block_runs([(0, n)] if of.tree is not None else [block[:2] for block in of.blocks], most)
 
 
-def runs_of(blocks: Sequence[tuple[int, int]], most: int) -> list[IntArray]:
+def block_runs(blocks: Sequence[tuple[int, int]], most: int) -> list[IntArray]:
     """Runs of equal length in blocks of layers, at most so many; at least one a block.
 
     Parameters

@@ -22,7 +22,7 @@ from typing import Any
 
 from mlem_core.base.labels import Names, distinct
 from mlem_core.base.typing import Layer
-from mlem_core.figures.style import MODEL_COLORS, in_full, shade, short_names
+from mlem_core.figures.style import MODEL_COLORS, escape_text, shade, short_names
 
 TICK, _NAMED = 8, 12  # letters of a layer's name at a tick; layers that all have theirs
 _NAMES: ContextVar[Names] = ContextVar("names", default=Names())  # noqa: B039 (it is frozen)
@@ -47,12 +47,12 @@ def naming_layers(layers: Mapping[str, str]) -> Iterator[None]:
 
 def feature_name(name: str) -> str:
     """Display name of a feature or an interaction, in full, for Plotly."""
-    return in_full(_NAMES.get().feature(name))
+    return escape_text(_NAMES.get().feature(name))
 
 
 def model_name(name: str) -> str:
     """Display name of a model, in full, for Plotly."""
-    return in_full(model_called(name))
+    return escape_text(model_called(name))
 
 
 def model_called(name: str) -> str:
@@ -62,17 +62,17 @@ def model_called(name: str) -> str:
 
 def layer_title(layer: Layer) -> str:
     """Display name of a layer: "GPT-2 layer 6", "brain V1"."""
-    return in_full(_NAMES.get().layer_title(layer))
+    return escape_text(_NAMES.get().layer_title(layer))
 
 
 def layer_in_model(layer: Layer) -> str:
     """Display name of a layer after that of its model: "layer 6", "V1"."""
-    return in_full(_NAMES.get().in_model(layer))
+    return escape_text(_NAMES.get().layer_label(layer))
 
 
 def axis_title(model: str) -> str:
     """Title of an axis of the layers of a model: "layer", "time (ms)"."""
-    return in_full(_NAMES.get().axis(model))
+    return escape_text(_NAMES.get().axis(model))
 
 
 def layer_titles(layers: Sequence[Layer], longest: int) -> list[str]:

@@ -23,7 +23,7 @@ from mlem_core.figures.context import (
     RenderedFigure,
 )
 from mlem_core.figures.naming import naming
-from mlem_core.inference.explanation import layer_of
+from mlem_core.inference.explanation import parse_one_layer
 from mlem_core.storage.store import Store
 
 __all__ = [
@@ -119,7 +119,7 @@ class AnalysisPlots:
             An unknown figure; one for which there is nothing to draw.
         """
         selection = self.analysis.select(features, layers)
-        two = None if pair is None else (layer_of(pair[0]), layer_of(pair[1]))
+        two = None if pair is None else (parse_one_layer(pair[0]), parse_one_layer(pair[1]))
         check_layers(two or (), selection.layers)
         drawing = FigureOptions(two, options=options)
         drawn = draw(name, FigureContext(self.analysis, selection, store, drawing=drawing))

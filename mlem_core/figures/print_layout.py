@@ -84,7 +84,7 @@ class Paper:
             raise InputError(f"found {self.dpi} dpi; expected 72 to 1200.")
 
 
-def on_pages(figure: go.Figure, paper: Paper) -> list[go.Figure]:
+def print_pages(figure: go.Figure, paper: Paper) -> list[go.Figure]:
     """Pages of a figure as it is printed: dark text on white, in the paper's font and width.
 
     Panels that make it higher than a page are set lower, as far as they can be read, and then on
@@ -106,16 +106,16 @@ def on_pages(figure: go.Figure, paper: Paper) -> list[go.Figure]:
         title_font_weight=400,
     )
     _letter(copy)
-    rows, pages = rows_of(panels_of(copy)), [_laid_out(go.Figure(copy), paper)]
+    rows, pages = panel_rows(drawn_panels(copy)), [_arrange(go.Figure(copy), paper)]
     while len(pages) < len(rows) and any(one.layout.height > paper.most + 1 for one in pages):
         parts = np.array_split(np.arange(len(rows)), len(pages) + 1)
-        pages = [_laid_out(_part(copy, rows[at[0] : at[-1] + 1]), paper) for at in parts]
+        pages = [_arrange(_part(copy, rows[at[0] : at[-1] + 1]), paper) for at in parts]
     return pages
 
 
 def _part(figure: go.Figure, rows: Sequence[Sequence[Panel]]) -> go.Figure:
     """Figure of some rows of another one, with its whole legend and the scale that panels share."""
-    panels, layout, traces = panels_of(figure), figure.layout.to_plotly_json(), []
+    panels, layout, traces = drawn_panels(figure), figure.layout.to_plotly_json(), []
     kept = [one.ref for row in rows for one in row]
     gone = {axis + one.ref for one in panels for axis in "xy" if one.ref not in kept}
     for trace in (one.to_plotly_json() for one in figure.data):
@@ -135,7 +135,7 @@ def _part(figure: go.Figure, rows: Sequence[Sequence[Panel]]) -> go.Figure:
         values = np.concatenate([[0.0], *(np.asarray(one.y, dtype=float) for one in figure.data)])
         ends = [1.06 * np.nanmin(values), 1.06 * np.nanmax(values)]
         page.update_yaxes(matches=None, range=ends)
-    for panel in _lowest(panels_of(page)):
+    for panel in _lowest(drawn_panels(page)):
         # Names that stand below the last row only.
         below = next((one for one in _lowest(panels) if panel.over(one)), panel).x
         if panel.x.showticklabels is False:
@@ -144,17 +144,17 @@ def _part(figure: go.Figure, rows: Sequence[Sequence[Panel]]) -> go.Figure:
     return page
 
 
-def _laid_out(figure: go.Figure, paper: Paper) -> go.Figure:
+def _arrange(figure: go.Figure, paper: Paper) -> go.Figure:
     """The figure, its panels near each other and its legends where they have room."""
-    rows = rows_of(panels_of(figure))
+    rows = panel_rows(drawn_panels(figure))
     set_near(figure, rows, np.inf)
     # A legend that is higher than the figure would be cut off.
-    high = _LEGEND_ROW * max(map(len, _in_legends(figure).values()), default=0)
+    high = _LEGEND_ROW * max(map(len, _legend_names(figure).values()), default=0)
     below = paper.narrow or high > figure.layout.height - 80
     if below and figure.layout.showlegend is not False:
-        _legends_below(figure)
+        _move_legends(figure)
     else:
-        _beside(figure)
+        _center_square_panel(figure)
     set_near(figure, rows, paper.most)
     return figure
 
@@ -173,17 +173,17 @@ def _letter(figure: go.Figure) -> None:
             figure.add_annotation(note(f"<b>{chr(97 + place)}</b>", 0, 1, ref, "xy", **look))
 
 
-def in_narrow_window(figure: go.Figure) -> go.Figure:
+def narrow_copy(figure: go.Figure) -> go.Figure:
     """A copy for a window of a phone: its legends below the panels, which keep the whole width."""
     copy = go.Figure(figure)
     if copy.layout.showlegend is False:
         return copy
-    _legends_below(copy.update_layout(width=_PHONE, height=int(copy.layout.height or 460)))
+    _move_legends(copy.update_layout(width=_PHONE, height=int(copy.layout.height or 460)))
     # The window says how wide it is.
     return copy.update_layout(width=None)
 
 
-def _in_legends(figure: go.Figure) -> dict[str, list[str]]:
+def _legend_names(figure: go.Figure) -> dict[str, list[str]]:
     """The names that stand in each legend."""
     names: dict[str, list[str]] = {}
     for trace in figure.data:
@@ -198,9 +198,9 @@ def _wide(names: Sequence[str]) -> int:
     return 7 * max(map(len, lines)) + 48
 
 
-def _legends_below(figure: go.Figure) -> None:
+def _move_legends(figure: go.Figure) -> None:
     """Set each legend in rows below the panels, one below the other, and make room for them."""
-    names = _in_legends(figure)
+    names = _legend_names(figure)
     room, places = 8, []
     for legend in sorted(names, reverse=True):  # from the bottom upwards
         wide = _wide(names[legend])
@@ -231,11 +231,11 @@ def _legends_below(figure: go.Figure) -> None:
         figure.update_layout({legend: place})
 
 
-def _beside(figure: go.Figure) -> None:
+def _center_square_panel(figure: go.Figure) -> None:
     """Bring a square panel into the middle, and what explains its colours next to it."""
     if "xaxis2" in figure.layout or figure.layout.yaxis.scaleanchor is None:
         return
-    margin, names = figure.layout.margin, _in_legends(figure).get("legend", [])
+    margin, names = figure.layout.margin, _legend_names(figure).get("legend", [])
     scales = [trace.marker.showscale for trace in figure.data if trace.type == "scatter"]
     has_bar = any(scales) or figure.layout.coloraxis.colorscale is not None
     right = max(margin.r, _wide(names) if names else 0, _BAR if has_bar else 0)
@@ -263,14 +263,14 @@ class Panel:
         return bool(min(b, d) - max(a, c) > 1e-6)
 
 
-def panels_of(figure: go.Figure) -> list[Panel]:
+def drawn_panels(figure: go.Figure) -> list[Panel]:
     """Panels of a figure in which something is drawn."""
     used = {(getattr(trace, "xaxis", "") or "x")[1:] for trace in figure.data}
     axes = map(Panel, figure.select_xaxes(), figure.select_yaxes())
     return [one for one in axes if one.x.domain and one.y.domain and one.ref in used]
 
 
-def rows_of(panels: Sequence[Panel]) -> list[list[Panel]]:
+def panel_rows(panels: Sequence[Panel]) -> list[list[Panel]]:
     """Panels by rows, the uppermost first; none where they do not stand in rows."""
     tops = sorted({round(one.y.domain[1], 4) for one in panels}, reverse=True)
     rows = [[one for one in panels if round(one.y.domain[1], 4) == top] for top in tops]
@@ -285,7 +285,7 @@ def inside(figure: go.Figure) -> tuple[float, float]:
     return layout.width - margin.l - margin.r, layout.height - margin.t - margin.b
 
 
-def of_lines(figure: go.Figure) -> bool:
+def has_line_panels(figure: go.Figure) -> bool:
     """Whether all panels are of lines, each with a scale of its own."""
     free = not any(axis.scaleanchor for axis in figure.select_yaxes())
     return free and all(trace.type in ("scatter", "violin") for trace in figure.data)
@@ -350,7 +350,7 @@ def _heights(
 
     Rows are lower where the figure would be higher than `most`.
     """
-    (across, up), lines = inside(figure), of_lines(figure)
+    (across, up), lines = inside(figure), has_line_panels(figure)
     across -= max(0.0, max(_names(one.y)[0] for one in rows[0]) - figure.layout.margin.l)
     high, least = [], []
     for row in rows:
@@ -361,7 +361,12 @@ def _heights(
         names = max(_names(one.y)[1] for one in row)
         least.append(min(high[-1], max(_LEAST, names, square * _SMALLER * high[-1])))
     gaps = [
-        max(_below(figure, a) + _above(figure, b) for a in upper for b in lower if a.over(b))
+        max(
+            _footer_height(figure, a) + _title_height(figure, b)
+            for a in upper
+            for b in lower
+            if a.over(b)
+        )
         for upper, lower in itertools.pairwise(rows)
     ]
     beside = figure.layout.height - up
@@ -383,7 +388,7 @@ def _names(axis: Any) -> tuple[float, float]:
     )
 
 
-def _below(figure: go.Figure, panel: Panel) -> float:
+def _footer_height(figure: go.Figure, panel: Panel) -> float:
     """px of the numbers, the title and the notes below a panel."""
     axis, said = panel.x, 0.0
     if axis.showticklabels is not False:
@@ -395,7 +400,7 @@ def _below(figure: go.Figure, panel: Panel) -> float:
     return said + (_AXIS if axis.title.text else 0)
 
 
-def _above(figure: go.Figure, panel: Panel) -> float:
+def _title_height(figure: go.Figure, panel: Panel) -> float:
     """px of the title over a panel."""
     notes, ref = figure.layout.annotations, f"y{panel.ref} domain"
     over = [one.text.count("<br>") for one in notes if one.yref == ref and one.y == 1]

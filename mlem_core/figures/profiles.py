@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from mlem_core.analysis.flags import of_layers
+from mlem_core.analysis.flags import layer_reasons
 from mlem_core.analysis.results import Results
 from mlem_core.base.text import minus
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.figures.captions import FLAGGED, FOLDS, computed_on, joined
+from mlem_core.figures.captions import FLAGGED, FOLDS, basis_sentence, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure, held_out
 from mlem_core.figures.naming import (
     axis_title,
@@ -37,16 +37,16 @@ from mlem_core.figures.style import (
     as_numbers,
     as_p,
     curve,
-    dash_of,
     error_bar,
     faded,
     feature_colors,
     flag_trace,
-    in_panel,
     interval,
+    line_dash,
     note,
     once_in_legend,
     panel_layout,
+    place_in_panel,
     scatter,
     shape,
     whole_layers,
@@ -91,9 +91,9 @@ def profiles(
     models = list(dict.fromkeys(importance["model"]))
     layout, places = panel_layout(model_labels(models, TITLE), height=360, across=across)
     labels, colors = feature_labels(features, LEGEND), feature_colors(features)
-    lines = lines_of(importance, scores, annotations.intervals)
+    lines = profile_lines(importance, scores, annotations.intervals)
     highest = 1.05 * float(np.nanmax([line.mean.max() for line in lines.values()], initial=0.0))
-    unit = unit_of(value)
+    unit = parenthesized_unit(value)
     traces: list[Trace] = []
     for model, (ref, first) in zip(models, places, strict=True):
         numbers = importance.loc[importance["model"] == model, "layer"]
@@ -118,7 +118,7 @@ def profiles(
         if flags:
             hover = [f"<b>{called[n]}</b><br>flagged: {wrapped(why)}" for n, why in flags.items()]
             drawn.append(flag_trace(list(flags), [highest] * len(flags), hover))
-        traces += in_panel(ref, drawn)
+        traces += place_in_panel(ref, drawn)
         # Of many panels each is too low for the whole title.
         title = value if len(models) <= 4 * across else unit
         layer_axes(layout, ref, (model, numbers), title if first else None)
@@ -164,7 +164,7 @@ def _mark_layers(layout: dict[str, Any], marked: Sequence[tuple[int, int]], ref:
         layout["annotations"].append(note(text, layer, 1, ref, "y", **look))
 
 
-def unit_of(value: str) -> str:
+def parenthesized_unit(value: str) -> str:
     """The unit in parentheses behind what a value is."""
     return value.rpartition("(")[2].rstrip(")")
 
@@ -185,7 +185,7 @@ class Line(NamedTuple):
 _Key = tuple[str, str, str]
 
 
-def lines_of(
+def profile_lines(
     importance: pd.DataFrame, scores: pd.DataFrame, intervals: pd.DataFrame | None
 ) -> dict[_Key, Line]:
     """All lines of the tables of `profiles`, by model, quantity and feature ("" of a score)."""
@@ -323,7 +323,7 @@ def line_traces(
         f"<b>{name}</b><br>{called[layer]}<br>{unit} = {mean}{more}"
         for layer, mean, more in zip(line.x, as_numbers(line.mean), line.more, strict=True)
     ]
-    more = {"name": label, "legendgroup": group, "marker": marker, "dash": dash_of(place)}
+    more = {"name": label, "legendgroup": group, "marker": marker, "dash": line_dash(place)}
     return line_with_band(line.x, line.mean, (line.lower, line.upper), hover, color, **more)
 
 
@@ -339,7 +339,7 @@ def draw_profiles(context: FigureContext) -> RenderedFigure:
     """Figure 3 of Salle et al. (2024)."""
     results, tested, terms = context.results, context.score_tests, context.terms
     reasons = {measure: context.reasons(measure) for measure in ("profiles", "scores")}
-    flags = of_layers(reasons, context.selection.layers)
+    flags = layer_reasons(reasons, context.selection.layers)
     table = profile_table(results)
     if context.intervals is not None:
         table = profile_intervals(context.intervals, results)
@@ -410,14 +410,14 @@ def profile_intervals(intervals: LayerIntervals, results: Results) -> pd.DataFra
     "Importance where features correlate",
     "What is lost when the model has to do without the feature.",
 )
-def draw_left_out(context: FigureContext) -> RenderedFigure | None:
+def draw_importance_in_both_ways(context: FigureContext) -> RenderedFigure | None:
     """Importance where features correlate; None with an estimator that is slow to fit again."""
     results, selection = context.results, context.selection
     if estimator_named(selection.estimator).slow or len(selection.features) < 2:
         return None
 
     def importances() -> pd.DataFrame:
-        pairs = context.analysis.pairs_of(selection)
+        pairs = context.analysis.compute_pairs(selection)
         fits, _ = fitted(pairs, selection.estimator)
         return importance.importances(pairs, list(selection.layers), fits, selection.estimator)
 
@@ -429,6 +429,6 @@ def draw_left_out(context: FigureContext) -> RenderedFigure | None:
         profiles(drawn, folds, context.all_features, context.across, value),
         "Importance when left out of each feature",
         "Drop in held-out ρ when the model is refitted without the feature; it can be negative. "
-        f"Mean over folds. {computed_on(results.n_stimuli, 0, results.n_folds)}",
+        f"Mean over folds. {basis_sentence(results.n_stimuli, 0, results.n_folds)}",
         table,
     )

@@ -46,14 +46,14 @@ from mlem_core.figures.style import (
     as_numbers,
     as_p,
     color_axis,
-    in_panel,
     note,
     panel_ref,
+    panel_title,
+    place_in_panel,
     quiet_layout,
     scatter,
     similarity_axis,
     square_axes,
-    title_of,
     wrapped,
 )
 from mlem_core.measures.similarity import agreement
@@ -98,7 +98,7 @@ def similarity_matrices(
     layers = [parse_layer(name) for name in rsa.index]
     of = grid(layers, order, rsa.to_numpy(dtype=np.float64))
     matrices = []
-    for square, measure in ((profiles, TAU), (rsa, _measure_of(rsa))):
+    for square, measure in ((profiles, TAU), (rsa, _axis_measure(rsa))):
         hover = interval_texts(annotations.intervals, profiles.index, measure.column)
         flags = annotations.flags.get(measure.key, {})
         flags = {pair: f"flagged: {why}" for pair, why in flags.items() if why}
@@ -119,7 +119,7 @@ class Measure(NamedTuple):
 TAU = Measure("tau", "weighted_tau", "by feature importance", "weighted Kendall τ", "τ")
 
 
-def _measure_of(square: pd.DataFrame) -> Measure:
+def _axis_measure(square: pd.DataFrame) -> Measure:
     """RSA, or the similarity that the axis of the columns is called by."""
     similarity = SIMILARITIES[str(square.columns.name or "rsa")]
     return Measure(
@@ -179,7 +179,7 @@ def matrix_figure(
             drawn += tree
             scale = _tree_scale(of, end, ref, matrix.measure.short)
             layout["annotations"].append(scale)
-        traces += in_panel(ref, drawn)
+        traces += place_in_panel(ref, drawn)
         left = place == 0 or arranged == "column"
         # Below each other there is little room at their sides.
         side_by_side = left and arranged != "column"
@@ -187,7 +187,7 @@ def matrix_figure(
         if several:
             measure_text = ": ".join(filter(None, matrix.measure[2:4]))
             fits = len(measure_text) < _LONG or arranged == "halves"
-            title = title_of(measure_text if fits else matrix.measure.unit, ref)
+            title = panel_title(measure_text if fits else matrix.measure.unit, ref)
             middle = {"x": float(of.edges[[0, -1]].mean()), "xref": f"x{ref}"}
             layout["annotations"].append(title | middle)
         if pair is not None:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from mlem_core.figures.captions import computed_on
+from mlem_core.figures.captions import basis_sentence
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.naming import feature_labels, feature_name
 from mlem_core.figures.style import (
@@ -21,12 +21,12 @@ from mlem_core.figures.style import (
     as_number,
     bar_title,
     color_axis,
+    escape_text,
     feature_colors,
     heatmap,
-    in_full,
-    in_panel,
     names_along,
     panel_layout,
+    place_in_panel,
     quiet,
     short,
     short_names,
@@ -92,7 +92,7 @@ def draw_feature_correlations(context: FigureContext) -> RenderedFigure | None:
         feature_correlations(results.feature_correlations),
         "Correlations of the feature distances",
         "Pearson correlation of the distances of two features over pairs of stimuli. "
-        f"{computed_on(results.n_stimuli, results.n_pairs)}",
+        f"{basis_sentence(results.n_stimuli, results.n_pairs)}",
         results.feature_correlations.rename_axis("feature").reset_index(),
     )
 
@@ -127,7 +127,7 @@ def feature_counts(
         hovers = [f"<b>{feature_name(name)}</b><br>{text}" for text in hover]
         bars = {"type": "bar", "x": list(range(len(labels))), "y": counts, "hovertext": hovers}
         look = {"hoverinfo": "text", "marker": {"color": colors}, "name": feature_name(name)}
-        traces += in_panel(ref, [bars | look])
+        traces += place_in_panel(ref, [bars | look])
         turned = sum(min(len(label), 11) for label in labels) > 24
         names = names_along(_spaced(short_names(labels, 11)), tickangle=-50 if turned else 0)
         layout[f"xaxis{ref}"] |= names
@@ -162,7 +162,7 @@ def _counted(values: pd.Series, kind: str) -> tuple[list[str], list[int], list[s
             pairs.append(("other", int(tally[other].sum())))
     if missing:
         pairs.append(("missing", missing))
-    hover = [f"{in_full(label)}: {count:,} stimuli" for label, count in pairs]
+    hover = [f"{escape_text(label)}: {count:,} stimuli" for label, count in pairs]
     return [label for label, _ in pairs], [count for _, count in pairs], hover
 
 

@@ -117,7 +117,7 @@ def heatmap(z: Any, hover: Any, **more: Any) -> Trace:
     return {"type": "heatmap", "z": z, **hover_choices, **more}
 
 
-def in_panel(ref: str, traces: Iterable[Trace], **more: Any) -> list[Trace]:
+def place_in_panel(ref: str, traces: Iterable[Trace], **more: Any) -> list[Trace]:
     """The traces in the panel with this `panel_ref`, with what is in `more` where they lack it."""
     return [{"xaxis": f"x{ref}", "yaxis": f"y{ref}", **more} | trace for trace in traces]
 
@@ -167,10 +167,10 @@ def feature_colors(features: Sequence[str]) -> dict[str, str]:
 def plain(text: Any, longest: int = 28) -> str:
     """Text as Plotly shall show it: shortened, on one line, nothing in it taken for mark-up."""
     line = " ".join(str(text).split())
-    return in_full(line if len(line) <= longest else line[: longest - 1].rstrip() + "…")
+    return escape_text(line if len(line) <= longest else line[: longest - 1].rstrip() + "…")
 
 
-def in_full(text: str) -> str:
+def escape_text(text: str) -> str:
     """Text as Plotly shall show it, in full: on one line, nothing in it taken for mark-up or a
     formula, and without a hold on the direction of its neighbours."""
     line = " ".join(text.split())
@@ -179,7 +179,7 @@ def in_full(text: str) -> str:
 
 def short_names(names: Sequence[str], longest: int = 14) -> list[str]:
     """Names as labels of at most so many letters, all different."""
-    return [in_full(label) for label in shortened([str(name) for name in names], longest)]
+    return [escape_text(label) for label in shortened([str(name) for name in names], longest)]
 
 
 def panel_layout(
@@ -206,7 +206,7 @@ def panel_layout(
         left, top = place % columns * (wide + apart), 1 - place // columns * (high + gap)
         layout[f"xaxis{ref}"]["domain"] = [left, min(1.0, left + wide)]
         layout[f"yaxis{ref}"]["domain"] = [max(0.0, top - high), top]
-    layout["annotations"] = list(map(title_of, titles, refs))
+    layout["annotations"] = list(map(panel_title, titles, refs))
     # Swatches of lines as they are drawn: their dashes distinguish features of one colour.
     layout["legend"]["itemsizing"] = "trace"
     return layout, [(ref, place % columns == 0) for place, ref in enumerate(refs)]
@@ -271,14 +271,14 @@ def once_in_legend(traces: Iterable[Trace]) -> list[Trace]:
     return names
 
 
-def _axes_of(ref: str, within: str) -> dict[str, str]:
+def _panel_axes(ref: str, within: str) -> dict[str, str]:
     """The axes of a panel; `within` has those whose coordinates are shares of it: "x", "xy" ..."""
     return {f"{axis}ref": f"{axis}{ref}{' domain' * (axis in within)}" for axis in "xy"}
 
 
 def note(text: str, x: float, y: float, ref: str = "", within: str = "", **more: Any) -> Trace:
     """The annotation with a text at a point of a panel, without an arrow."""
-    return {"text": text, "x": x, "y": y, "showarrow": False, **_axes_of(ref, within), **more}
+    return {"text": text, "x": x, "y": y, "showarrow": False, **_panel_axes(ref, within), **more}
 
 
 def shape(
@@ -287,14 +287,14 @@ def shape(
     """A line or a rectangle from one point of a panel to another, of a colour and so many px."""
     ends = {"x0": start[0], "y0": start[1], "x1": end[0], "y1": end[1]}
     line = {"color": look[0], "width": look[1]}
-    return {"type": kind, **ends, "line": line, **_axes_of(ref, within)}
+    return {"type": kind, **ends, "line": line, **_panel_axes(ref, within)}
 
 
 # Name of the annotations that are titles of panels.
 PANEL_TITLE = "panel title"
 
 
-def title_of(text: str, ref: str) -> Trace:
+def panel_title(text: str, ref: str) -> Trace:
     """The annotation that stands as a title over a panel."""
     look = {"yanchor": "bottom", "yshift": 6, "font": {"size": SIZE + 1}}
     return note(text, 0.5, 1, ref, "xy", name=PANEL_TITLE, **look)
@@ -320,7 +320,7 @@ def color_axis(
     return {"cmin": low, "cmax": high, "colorscale": colors, "colorbar": drawn}
 
 
-def bar_below(height: float, x: float, length: float) -> dict[str, Any]:
+def horizontal_colorbar(height: float, x: float, length: float) -> dict[str, Any]:
     """Place of a lying colour bar at the lower end of a figure.
 
     Parameters
@@ -336,7 +336,7 @@ def bar_below(height: float, x: float, length: float) -> dict[str, Any]:
 def similarity_axis(height: float, x: float, length: float, unit: str) -> dict[str, Any]:
     """The colour axis of similarities from −1 to 1; its unit is below its numbers."""
     ticks, font = {-1.0: "−1", 0.0: f"0<br>{unit}", 1.0: "1"}, {"size": SIZE - 1}
-    return color_axis(-1, 1, ticks, **bar_below(height, x, length), tickfont=font)
+    return color_axis(-1, 1, ticks, **horizontal_colorbar(height, x, length), tickfont=font)
 
 
 def flag_trace(x: Sequence[float], y: Sequence[float], hover: Sequence[str]) -> dict[str, Any]:
@@ -346,12 +346,12 @@ def flag_trace(x: Sequence[float], y: Sequence[float], hover: Sequence[str]) -> 
     return scatter(list(x), list(y), list(hover), marker=marker, cliponaxis=False, **named)
 
 
-def dash_of(place: int) -> str:
+def line_dash(place: int) -> str:
     """The dash of the line of what stands at a place: another one where colours come again."""
     return DASHES[place // len(PALETTE) % len(DASHES)]
 
 
-def mark_of(place: int, again: int) -> str:
+def marker_symbol(place: int, again: int) -> str:
     """The mark of what stands at a place; open where colours come `again`."""
     return SYMBOLS[place % len(SYMBOLS)] + ("-open" if again else "")
 
@@ -394,7 +394,7 @@ def block_edges(blocks: Sequence[tuple[int, int, str]], ref: str) -> list[dict[s
 
 def wrapped(text: str) -> str:
     """A sentence as Plotly shall show it, in lines of 60 letters."""
-    return "<br>".join(in_full(line) for line in textwrap.wrap(text, 60))
+    return "<br>".join(escape_text(line) for line in textwrap.wrap(text, 60))
 
 
 def short(value: float) -> str:
@@ -440,7 +440,7 @@ def interval_bars(
 ) -> go.Figure:
     """Bar of each value with its interval, below each other; faint where that includes 0."""
     hover = [
-        f"<b>{in_full(name)}</b><br>{as_number(x)}<br>{interval(low, high)}"
+        f"<b>{escape_text(name)}</b><br>{as_number(x)}<br>{interval(low, high)}"
         for name, x, low, high in zip(names, value, lower, upper, strict=True)
     ]
     bars = {

@@ -11,21 +11,21 @@ import plotly.graph_objects as go
 
 from mlem_core.base.labels import distinct
 from mlem_core.base.typing import parse_layer
-from mlem_core.figures.captions import of_chance
+from mlem_core.figures.captions import chance_sentence
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
-from mlem_core.figures.matrix import run_means, runs_of
+from mlem_core.figures.matrix import block_runs, run_means
 from mlem_core.figures.naming import feature_labels, feature_name, layer_titles, model_labels
 from mlem_core.figures.style import (
     CLEAR,
     TITLE,
     Trace,
     as_numbers,
-    bar_below,
     block_edges,
     color_axis,
-    in_panel,
+    horizontal_colorbar,
     model_blocks,
     panel_layout,
+    place_in_panel,
     short,
     square_axes,
 )
@@ -67,7 +67,7 @@ def term_matrices(
     blocks = model_blocks(layers)
     off = ~np.eye(len(layers), dtype=bool)
     # Means over runs of layers where all layers of all terms would be too much for a page.
-    parts = runs_of([block[:2] for block in blocks], int(_CELLS / np.sqrt(len(terms))))
+    parts = block_runs([block[:2] for block in blocks], int(_CELLS / np.sqrt(len(terms))))
     names = layer_titles(layers, TITLE)
     called = [names[run[0]] + f" to {names[run[-1]]}" * (len(run) > 1) for run in map(list, parts)]
     starts = np.cumsum([0, *(len(run) for run in parts)])
@@ -92,7 +92,7 @@ def term_matrices(
         named = {"coloraxis": scale, "name": feature_name(term), "customdata": texts}
         named |= {"x": called, "y": called, "hovertemplate": HOVER}
         trace = {"type": "heatmap", "z": values.astype(np.float32), "hoverongaps": False}
-        traces += in_panel(ref, [trace | named])
+        traces += place_in_panel(ref, [trace | named])
         edges += block_edges(blocks, ref)
         ends = [-0.5, len(parts) - 0.5]
         angle = 0 if len(blocks) < 3 else -90 if crowded or narrow else -40
@@ -103,7 +103,7 @@ def term_matrices(
     for place, (scale, most) in enumerate(scales.items()):
         most, total_text = max(most, LEAST_SPAN), _SCALES[scale].format(total)
         ticks = {-most: short(-most), 0.0: f"0<br>{total_text}", most: f"+{short(most)}"}
-        bar = bar_below(layout["height"], 0.2 + 0.6 * place, 0.34)
+        bar = horizontal_colorbar(layout["height"], 0.2 + 0.6 * place, 0.34)
         layout[scale] = color_axis(-most, most, ticks, thickness=12, **bar)
     return go.Figure(traces, layout)
 
@@ -145,7 +145,7 @@ def draw_why_layers(context: FigureContext) -> RenderedFigure | None:
         "Contributions to the similarity of every two layers",
         f"Contributions to the {similarity.called} of every two layers (Shapley values, "
         "cross-fitted), and the unexplained part. Blue: more similar; brown: less similar. "
-        f"{of_chance(context.chance)} {context.computed_on}",
+        f"{chance_sentence(context.chance)} {context.basis_sentence}",
         split.table(layers).rename(columns={"rsa": similarity.name}),
         # A row two models: of these there are more than terms.
         means.set_index("term").T.rename_axis("models").rename_axis(columns=None).reset_index(),
@@ -161,10 +161,10 @@ def decomposition(context: FigureContext) -> Decomposition:
 
     def divided() -> Decomposition:
         if similarity is None:
-            split = decompose(context.analysis.pairs_of(context.selection).moments)
+            split = decompose(context.analysis.compute_pairs(context.selection).moments)
         else:
             split = similarity.decomposed()
-        return split if chance is None else chance.of_all(split)
+        return split if chance is None else chance.subtract_from_all(split)
 
     of = RSA if similarity is None else similarity.similarity.name
     return context.once(("sum", of, chance is None), divided)

@@ -31,7 +31,7 @@ from mlem_core.figures.style import (
 )
 from mlem_core.inference.explanation_text import settled
 from mlem_core.inference.permutation_null import UNCORRECTED
-from mlem_core.measures.decomposition import UNEXPLAINED, in_order, is_identity
+from mlem_core.measures.decomposition import UNEXPLAINED, is_identity, sort_terms
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 
@@ -51,7 +51,7 @@ def waterfall(
     total : what the sum is
     random_reach : what random labels contribute, a thin line in the row of each feature; 0: unknown
     """
-    terms = in_order(terms)
+    terms = sort_terms(terms)
     values = terms["value"].to_numpy(dtype=np.float64)
     ends = np.cumsum(values)
     similarity = float(ends[-1]) if len(ends) else 0.0
@@ -68,11 +68,11 @@ def waterfall(
         "barmode": "overlay",
         "bargap": 0.2,
         "shapes": [
-            *(_goes_on(row, end) for row, end in enumerate(ends.tolist())),
+            *(_connector(row, end) for row, end in enumerate(ends.tolist())),
             *_random_lines(terms, ends, random_reach),
         ],
         "annotations": [
-            _number_beside(row, edge, value, signed=row < len(terms))
+            _bar_number(row, edge, value, signed=row < len(terms))
             for row, value in enumerate([*values, similarity])
         ],
     }
@@ -91,7 +91,7 @@ def waterfall(
     return go.Figure([bars, _total_bar(len(terms), similarity, total)], layout, _validate=False)
 
 
-def _goes_on(row: int, end: float) -> dict[str, Any]:
+def _connector(row: int, end: float) -> dict[str, Any]:
     """The thin line along which the sum goes on into the next row."""
     line = shape("line", (end, row - 0.36), (end, row + 1.36), (LINE, 1))
     return line | {"layer": "below"}
@@ -109,7 +109,7 @@ def _random_lines(terms: pd.DataFrame, ends: FloatArray, reach: float) -> list[d
     ]
 
 
-def _number_beside(row: int, x: float, value: float, *, signed: bool) -> dict[str, Any]:
+def _bar_number(row: int, x: float, value: float, *, signed: bool) -> dict[str, Any]:
     """The number of a row, to the right of all bars."""
     text = ("+" if signed and round(value, 3) > 0 else "") + as_number(value)
     return note(text, x, row, xanchor="left", font={"size": SIZE})
@@ -188,7 +188,7 @@ def draw_why(context: FigureContext) -> RenderedFigure | None:
     what = f"The {similarity.called} ({similarity.meaning})"
     if of_rsa:
         what = "RSA of the two layers"
-    over = Units.of(context.analysis.stimuli).over
+    over = Units.from_stimuli(context.analysis.stimuli).over
     # Grey bars make no claim.
     features = context.all_features if settled(explained) else ()
     return RenderedFigure(
@@ -201,7 +201,7 @@ def draw_why(context: FigureContext) -> RenderedFigure | None:
             f"Thin grey lines: a random number for each {explained.most_random_unit}."
             if explained.random_reach > 0
             else "",
-            context.computed_on,
+            context.basis_sentence,
         ),
         table,
     )

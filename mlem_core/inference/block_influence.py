@@ -29,9 +29,9 @@ from mlem_core.base.typing import Counted, FloatArray, Report, counted, counting
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.influence import (
+    jackknife_from_influence,
     score_influence,
     similarity_influence,
-    values_without,
 )
 from mlem_core.inference.intervals import PERMUTATIONS
 from mlem_core.inference.layer_pairs import LayerPairs
@@ -69,7 +69,7 @@ class BlockSums:
     shares: tuple[float, ...] = (1.0, 1.0, 1.0)
 
     @classmethod
-    def of(
+    def from_pairs(
         cls,
         pairs: LayerPairs,
         stimuli: StimulusSet | None = None,
@@ -96,14 +96,14 @@ class BlockSums:
             pairs.squared if with_distances else None,
             progress,
         )
-        of_all = cls(sums, blocks.sizes, pairs.statistics.tests)
+        values = cls(sums, blocks.sizes, pairs.statistics.tests)
         if stimuli is None:
-            return of_all
-        return replace(of_all, shares=_sampled_shares(pairs, stimuli))
+            return values
+        return replace(values, shares=_sampled_shares(pairs, stimuli))
 
     def without(self, value: FloatArray, influence: FloatArray) -> FloatArray:
         """(n_blocks, ...) a value (...) without each block, from influences (n_blocks, ...)."""
-        return values_without(value, influence, self.sizes, self.shares)
+        return jackknife_from_influence(value, influence, self.sizes, self.shares)
 
 
 def _sampled_shares(pairs: LayerPairs, stimuli: StimulusSet) -> tuple[float, ...]:
@@ -135,7 +135,7 @@ class SimilarityWithout(NamedTuple):
     sizes: tuple[int, ...]
 
 
-def rsa_without(
+def jackknife_rsa(
     statistics: PairStatistics, blocks: BlockSums, progress: Counted | None = None
 ) -> SimilarityWithout:
     """RSA and its terms, also without each block.
@@ -166,7 +166,7 @@ def fitted_target(estimator: str) -> str | None:
     return getattr(entry.model(), "target", None) if entry.refitted else None
 
 
-def scores_without(pairs: LayerPairs, estimator: str, blocks: Blocks) -> FloatArray:
+def jackknife_scores(pairs: LayerPairs, estimator: str, blocks: Blocks) -> FloatArray:
     """(n_blocks, n_layers, 1 + n_parts) held-out ρ and importances without each block of stimuli.
 
     Parameters
@@ -176,12 +176,12 @@ def scores_without(pairs: LayerPairs, estimator: str, blocks: Blocks) -> FloatAr
     blocks : of the stimuli
     """
     target = fitted_target(estimator)
-    sums = BlockSums.of(pairs, blocks=blocks, with_distances=target == "distance")
+    sums = BlockSums.from_pairs(pairs, blocks=blocks, with_distances=target == "distance")
     statistics = pairs.statistics
-    return fit_scores_without(sums, fitted(statistics, estimator), statistics.n_pairs, target)
+    return jackknife_fit_scores(sums, fitted(statistics, estimator), statistics.n_pairs, target)
 
 
-def fit_scores_without(
+def jackknife_fit_scores(
     blocks: BlockSums,
     fits: Fits,
     n_pairs: int,
@@ -232,7 +232,7 @@ class ComparedLayers:
     inputs: Sequence[FloatArray]
 
     @classmethod
-    def of(
+    def from_analysis(
         cls,
         analysis: Analysis,
         selection: Selection,
@@ -249,8 +249,8 @@ class ComparedLayers:
         inputs = [layer_input(analysis, similarity, layer, store)() for layer in selection.layers]
         return cls(
             similarity,
-            of_layers.of(analysis, selection).pairs,
-            StimulusUnits.of(analysis.stimuli, analysis.folds),
+            of_layers.select(analysis, selection).pairs,
+            StimulusUnits.from_stimuli(analysis.stimuli, analysis.folds),
             inputs,
         )
 
@@ -268,11 +268,11 @@ class ComparedLayers:
             return aligned_similarities(self.similarity, inputs, left)[None]
         rows = np.flatnonzero(is_left)
         places = pairs_among(rows, len(folds))
-        columns = self.statistics.columns.of_stimuli(rows)
+        columns = self.statistics.columns.select_stimuli(rows)
         inputs = [partial(layer.take, places) for layer in self.inputs]
         moments = similarity_moments(self.similarity, inputs, columns, folds[rows])
         of_columns = moments_of_columns(columns, folds[rows], len(inputs))
-        terms = decompose(moments.in_place_of_ranks(of_columns)).values
+        terms = decompose(moments.replace_ranks(of_columns)).values
         return np.concatenate((moments.values[None], terms))
 
     def without(self, progress: Counted | None = None) -> SimilarityWithout:
@@ -283,10 +283,10 @@ class ComparedLayers:
         `progress` is called with the number of blocks left out and their number.
         """
         blocks = self.units.blocks()
-        of_all = self.among(np.ones(len(self.units.folds), dtype=bool))
+        values = self.among(np.ones(len(self.units.folds), dtype=bool))
         weights = counted(blocks.weights, len(blocks.weights), progress)
         without = np.stack([self.among(of_block > 0) for of_block in weights])
-        return SimilarityWithout(of_all[0], without[:, 0], of_all[1:], without[:, 1:], blocks.sizes)
+        return SimilarityWithout(values[0], without[:, 0], values[1:], without[:, 1:], blocks.sizes)
 
     def chance(
         self,
@@ -300,12 +300,12 @@ class ComparedLayers:
         """
         units = self.units
         pairs = LayerPairs((), self.statistics, (), (), units.groups, units.folds, units.items)
-        values = map(self.similarity.of, self.inputs)
+        values = map(self.similarity.pair_values, self.inputs)
         centred = [sides.mean(axis=0) - mean for sides, mean in values]
         return chance_at_level(pairs, stimuli, n_permutations, values=centred, progress=progress)
 
 
-def similarity_without(
+def jackknife_similarity(
     analysis: Analysis, store: Store, selection: Selection, report: Report
 ) -> SimilarityWithout:
     """The similarity of a selection and its terms, also without each block of stimuli.
@@ -317,14 +317,14 @@ def similarity_without(
     check_blocks(analysis, selection)
     if not similarity.of_ranks:
         by_layer = counting(report, f"{similarity.short}", "layers")
-        layers = ComparedLayers.of(analysis, selection, store, by_layer)
+        layers = ComparedLayers.from_analysis(analysis, selection, store, by_layer)
         return layers.without(counting(report, f"intervals of {similarity.short}", "blocks"))
     pairs = selected_pairs(analysis, store, selection, counting(report, "distances", "layers"))
-    blocks = BlockSums.of(
+    blocks = BlockSums.from_pairs(
         pairs, analysis.stimuli, progress=counting(report, "sums over pairs", "stimuli")
     )
     steps = counting(report, f"confidence intervals of {similarity.short}", "steps")
-    return rsa_without(analysis.pairs_of(selection), blocks, steps)
+    return jackknife_rsa(analysis.compute_pairs(selection), blocks, steps)
 
 
 def selected_pairs(
@@ -334,7 +334,7 @@ def selected_pairs(
 
     `progress` is called with the number of layers done and their number.
     """
-    return LayerPairs.of(
+    return LayerPairs.from_analysis(
         analysis,
         selection.layers,
         store,
@@ -347,7 +347,7 @@ def selected_pairs(
 
 def check_blocks(analysis: Analysis, selection: Selection) -> None:
     """Raise InputError for too few sentences, or more layers than fit into memory."""
-    units = StimulusUnits.of(analysis.stimuli, analysis.folds)
+    units = StimulusUnits.from_stimuli(analysis.stimuli, analysis.folds)
     check_enough(len(np.unique(units.groups)))
     n, n_layers = min(len(analysis.stimuli), PERMUTED), len(selection.layers)
     n_blocks = sum(units.blocks().sizes)

@@ -12,27 +12,27 @@ import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis, Selection, check_layers
 from mlem_core.analysis.context import SelectionContext, Stage
-from mlem_core.analysis.similarities import SIMILARITY, LayerSimilarity, rsa_of
+from mlem_core.analysis.similarities import SIMILARITY, LayerSimilarity, compute_rsa
 from mlem_core.base.errors import InputError
-from mlem_core.base.parameters import names_in
-from mlem_core.base.typing import Counted, FloatArray, Layer, counting, in_parts, layers_in
+from mlem_core.base.parameters import split_names
+from mlem_core.base.typing import Counted, FloatArray, Layer, counting, parse_layers, split_progress
 from mlem_core.inference.block_influence import (
     BlockSums,
     ComparedLayers,
     check_blocks,
-    rsa_without,
+    jackknife_rsa,
     selected_pairs,
 )
 from mlem_core.inference.explanation_text import Explanation, as_chosen
 from mlem_core.inference.intervals import LayerIntervals, term_estimate, terms_and_whole
 from mlem_core.inference.layer_intervals import permuted_terms
-from mlem_core.inference.permutation_null import ContributionNull, beyond_chance, chance_at_level
+from mlem_core.inference.permutation_null import ContributionNull, chance_at_level, chance_note
 from mlem_core.inference.resample import (
     Estimate,
+    interval_sample_sentence,
     jackknife,
-    of_size,
-    permuted_of,
-    sampled_of,
+    permuted_sample_sentence,
+    sample_size_caveats,
     standard_error,
 )
 from mlem_core.measures.decomposition import decompose, is_identity
@@ -44,9 +44,9 @@ INFLUENCE = "from the influence of each block of stimuli"
 LEFT_OUT = "blocks of stimuli left out in turn, terms by their influence"
 
 
-def layer_of(asked: Layer | str) -> Layer:
+def parse_one_layer(asked: Layer | str) -> Layer:
     """The layer ("minilm", 3) or "minilm:3"; InputError where that is none, or several."""
-    layers = layers_in(asked)
+    layers = parse_layers(asked)
     if len(layers) != 1:
         raise InputError(f"found {len(layers)} layers in {asked!r}; expected one, as minilm:3.")
     return layers[0]
@@ -81,9 +81,9 @@ def explain(
     InputError
         A layer or feature that the analysis does not have.
     """
-    pair = layer_of(a), layer_of(b)
+    pair = parse_one_layer(a), parse_one_layer(b)
     check_layers(pair, analysis.layers)
-    chosen = analysis.pairs.features if features is None else names_in(features)
+    chosen = analysis.pairs.features if features is None else split_names(features)
     (why,) = explanations(analysis, [pair], chosen, compared, seed)
     return why
 
@@ -100,11 +100,11 @@ def explanations(
     All layers are decomposed at once.
     """
     layers = list(dict.fromkeys(layer for pair in pairs for layer in pair))
-    of_layers = rsa_of(analysis) if compared is None else compared
-    similarity, values = of_layers.similarity, of_layers.values_of(layers)
+    of_layers = compute_rsa(analysis) if compared is None else compared
+    similarity, values = of_layers.similarity, of_layers.values_among(layers)
     at = [analysis.layers.index(layer) for layer in layers]
-    statistics = of_layers.pairs.of_layers(at).of_features(features)
-    units = Units.of(analysis.stimuli)
+    statistics = of_layers.pairs.select_layers(at).select_features(features)
+    units = Units.from_stimuli(analysis.stimuli)
     split = decompose(statistics.moments, seed=seed) if similarity.divides else None
     for pair in pairs:
         i, j = map(layers.index, pair)
@@ -125,7 +125,7 @@ def explanations(
         )
 
 
-def explanation_of(
+def explanation_from_intervals(
     why: Explanation, intervals: LayerIntervals, chance: ContributionNull | None = None
 ) -> Explanation:
     """An explanation of two layers, as the intervals of all layers know it.
@@ -140,12 +140,12 @@ def explanation_of(
     """
     terms, whole = terms_and_whole(intervals, *why.layers)
     units, similarity = intervals.units, SIMILARITIES[intervals.similarity]
-    notes, how = of_size(units), INFLUENCE
+    notes, how = sample_size_caveats(units), INFLUENCE
     if chance is not None:
         residual_error = partial(intervals.residual_error, *why.layers)
-        terms = beyond_with_intervals(terms, chance, residual_error, intervals.sizes)
+        terms = subtract_chance_with_intervals(terms, chance, residual_error, intervals.sizes)
         why, notes = replace(why, controls=chance.control_table()), (*notes, *chance.notes)
-        how += f"; {beyond_chance(chance.n_permutations)}"
+        how += f"; {chance_note(chance.n_permutations)}"
     why = replace(why, others=units.others, similarity=similarity, how=how)
     return replace(why, terms=terms, whole=whole, notes=notes)
 
@@ -173,18 +173,21 @@ def with_intervals(
     """
     similarity, chance = why.similarity, None
     size = len(analysis.stimuli), analysis.pairs.n_pairs
-    notes = (*of_size(Units.of(analysis.stimuli)), sampled_of(*size))
-    selection = selection_of(why, analysis)
+    notes = (
+        *sample_size_caveats(Units.from_stimuli(analysis.stimuli)),
+        interval_sample_sentence(*size),
+    )
+    selection = explained_selection(why, analysis)
     check_blocks(analysis, selection)
-    first, second, third = in_parts(progress, 3)
+    first, second, third = split_progress(progress, 3)
     if similarity.of_ranks:
         pairs = selected_pairs(analysis, store, selection)
-        blocks = BlockSums.of(pairs, analysis.stimuli, progress=first)
-        compared = rsa_without(analysis.pairs_of(selection), blocks, second)
+        blocks = BlockSums.from_pairs(pairs, analysis.stimuli, progress=first)
+        compared = jackknife_rsa(analysis.compute_pairs(selection), blocks, second)
         chance = chance_at_level(pairs, analysis.stimuli, why.permutations, progress=third)
-        notes = (*notes, permuted_of(*size))
+        notes = (*notes, permuted_sample_sentence(*size))
     else:
-        layers = ComparedLayers.of(analysis, selection, store, first)
+        layers = ComparedLayers.from_analysis(analysis, selection, store, first)
         compared = layers.without(second)
         if similarity.divides:
             chance = layers.chance(analysis.stimuli, third, why.permutations)
@@ -195,7 +198,7 @@ def with_intervals(
         def residual_error(shares: FloatArray) -> FloatArray:
             return standard_error(of_terms - shares * of_both, compared.sizes)
 
-        terms = beyond_with_intervals(why.terms, chance, residual_error, compared.sizes)
+        terms = subtract_chance_with_intervals(why.terms, chance, residual_error, compared.sizes)
         notes = (*notes, *chance.notes)
     by_t = jackknife(
         why.whole["value"].to_numpy(np.float64),
@@ -213,7 +216,7 @@ def with_intervals(
     )
 
 
-def beyond_with_intervals(
+def subtract_chance_with_intervals(
     terms: pd.DataFrame,
     chance: ContributionNull,
     residual_error: Callable[[FloatArray], FloatArray],
@@ -251,7 +254,7 @@ def beyond_with_intervals(
     return table.assign(**{f"share_{end}": shares[end].where(known) for end in ("lower", "upper")})
 
 
-def selection_of(why: Explanation, analysis: Analysis) -> Selection:
+def explained_selection(why: Explanation, analysis: Analysis) -> Selection:
     """The two layers of an explanation and its features, as a selection of their analysis."""
     features = tuple(why.features["term"]) or analysis.pairs.features
     spec = analysis.spec
@@ -279,19 +282,21 @@ def with_chance(
         return why
     if analysis.lacks_pairs:
         return replace(why, notes=(*why.notes, analysis.lacks_pairs))
-    chosen = selection_of(why, analysis)
-    return _beyond(why, permuted_terms(analysis, store, chosen, progress, why.permutations))
+    chosen = explained_selection(why, analysis)
+    return _subtract_chance(
+        why, permuted_terms(analysis, store, chosen, progress, why.permutations)
+    )
 
 
-def _beyond(why: Explanation, chance: ContributionNull) -> Explanation:
+def _subtract_chance(why: Explanation, chance: ContributionNull) -> Explanation:
     """An explanation whose contributions are beyond chance of its two layers."""
-    terms, notes = chance.beyond(why.terms), (*why.notes, *chance.notes)
+    terms, notes = chance.subtract_chance(why.terms), (*why.notes, *chance.notes)
     return replace(why, terms=terms, controls=chance.control_table(), notes=notes)
 
 
 def pair_context(why: Explanation, context: SelectionContext) -> SelectionContext:
     """The two layers of an explanation and its features, as a selection of their analysis."""
-    return replace(context, selection=selection_of(why, context.analysis))
+    return replace(context, selection=explained_selection(why, context.analysis))
 
 
 def compute_pair_intervals(context: SelectionContext) -> Tables:
@@ -350,11 +355,11 @@ def best_known(
         return as_chosen(apply_intervals(why, tables), analysis, layers, intervals)
     own = None
     if chance is not None and {*why.layers} <= {*layers}:
-        own = chance.of_layers(list(map(layers.index, why.layers)))
-        why = _beyond(why, own)
+        own = chance.select_layers(list(map(layers.index, why.layers)))
+        why = _subtract_chance(why, own)
     if intervals is None or not len(intervals.terms):
         return as_chosen(why, analysis, layers, intervals)
-    return as_chosen(explanation_of(why, intervals, own), analysis, layers, intervals)
+    return as_chosen(explanation_from_intervals(why, intervals, own), analysis, layers, intervals)
 
 
 def add_intervals(why: Explanation, context: SelectionContext) -> Explanation:
@@ -371,5 +376,5 @@ def apply_intervals(why: Explanation, tables: Tables) -> Explanation:
 
 def _how(why: Explanation) -> str:
     """Computation of the intervals of two layers, for a caption."""
-    how = f"{INFLUENCE}; {beyond_chance(why.permutations)}"
+    how = f"{INFLUENCE}; {chance_note(why.permutations)}"
     return how if why.similarity.of_ranks else how.replace(INFLUENCE, LEFT_OUT)

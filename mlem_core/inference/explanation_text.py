@@ -18,8 +18,8 @@ from mlem_core.base.numbers import CONFIDENCE
 from mlem_core.base.text import (
     as_html,
     fraction,
-    in_letters,
     listed,
+    number_word,
     percent,
     sentence_case,
     whole_percents,
@@ -31,8 +31,8 @@ from mlem_core.inference.intervals import (
     FamilyOfTests,
     LayerIntervals,
     Left,
-    of_largest,
-    of_pairs,
+    bounds_of_largest,
+    pair_similarities,
     similarity_table,
 )
 from mlem_core.inference.resample import HARDLY, WEAKLY
@@ -60,7 +60,7 @@ class Explanation:
     terms : term (the features and "unexplained"), value; with `lower`, `upper` (95 % interval) if
         they were computed, and `error` (of sampled orders) with more than 12 features. Where
         chance is known, value is the excess over `chance`, `p` is its test, and identities are
-        among the terms (`ContributionNull.beyond`). The values add up to the
+        among the terms (`ContributionNull.subtract_chance`). The values add up to the
         similarity; no rows where it has no terms
     whole : quantity (the name of the similarity), value, and lower, upper
     controls : what labels without meaning contribute, see
@@ -203,9 +203,9 @@ class Explanation:
         """The terms as a table to read in a terminal, and the sentences."""
         if not self.similarity.divides:
             return repr(self)
-        controls = f" {_of_controls(self)}" if len(self.controls) else ""
+        controls = f" {_control_sentence(self)}" if len(self.controls) else ""
         said = f"{self!r}{controls} Features are coded {self.coding}."
-        return "\n".join((*_in_a_terminal(self), "", said))
+        return "\n".join((*_terminal_text(self), "", said))
 
 
 def settled(why: Explanation) -> bool:
@@ -225,7 +225,7 @@ def _shares(why: Explanation) -> str:
     others = why.features.drop(top.index).sort_values("value")
     lowering = others[others["value"] <= -LEAST * value].head(NAMED)
     others = others.drop(lowering.index)
-    count = f"{in_letters(len(others))} {'other ' * len(top)}feature{'s' * (len(others) != 1)}"
+    count = f"{number_word(len(others))} {'other ' * len(top)}feature{'s' * (len(others) != 1)}"
     parts = [(call(row["term"]), row["value"]) for _, row in top.iterrows()]
     parts.append((count, others["value"].sum()))
     parts += zip(why.identities["term"], why.identities["value"], strict=True)
@@ -273,7 +273,7 @@ def _how_sure(why: Explanation) -> str:
     return f"95 % CI (over {why.others}): {bounds}."
 
 
-def _of_controls(why: Explanation) -> str:
+def _control_sentence(why: Explanation) -> str:
     """What labels without meaning contribute, in a sentence."""
     reach = why.controls.set_index("unit")["together"].dropna()
     together = []
@@ -285,7 +285,7 @@ def _of_controls(why: Explanation) -> str:
     return f"Labels without meaning would contribute at most {listed(together)}."
 
 
-def _in_a_terminal(why: Explanation) -> list[str]:
+def _terminal_text(why: Explanation) -> list[str]:
     whole = why.whole.iloc[:1].rename(columns={"quantity": "term"})
     rows = pd.concat((why.terms, whole.assign(term=f"{why.similarity.short} (their sum)")))
     width = max(len(term) for term in rows["term"])
@@ -310,9 +310,9 @@ def tested_similarities(
     table, family = similarity_table(intervals, layers)
     table, places = table.assign(chosen_from=0), intervals.places(layers)
     pairs = analysis.candidates(layers, intervals.values[np.ix_(places, places)])
-    values, left = of_pairs(intervals, layers, pairs.first, pairs.second)
+    values, left = pair_similarities(intervals, layers, pairs.first, pairs.second)
     if len(values) > 1:
-        best, bounds = pairs.best(values), of_largest(values, left)
+        best, bounds = pairs.best(values), bounds_of_largest(values, left)
         ends = [layer_name(layers[place[best]]) for place in pairs[:2]]
         row = table["layer_a"].isin(ends) & table["layer_b"].isin(ends)
         columns = [f"{intervals.similarity}_{end}" for end in ("lower", "upper")]
@@ -356,11 +356,11 @@ def as_chosen(
         return why
     cell, means, whole, sure = pairs.cell[best], pairs.means(own), why.whole.copy(), ""
     if intervals is not None:
-        _, left = of_pairs(intervals, layers, pairs.first, pairs.second)
-        found = of_largest(own, left)
+        _, left = pair_similarities(intervals, layers, pairs.first, pairs.second)
+        found = bounds_of_largest(own, left)
         whole = whole.reindex(columns=["quantity", "value", "lower", "upper"])
         whole.loc[0, ["lower", "upper"]] = found.lower[best], found.upper[best]
-        mean = of_largest(means, Left(pairs.means(left.without), left.sizes))
+        mean = bounds_of_largest(means, Left(pairs.means(left.without), left.sizes))
         ends = f"{fraction(mean.lower[cell])} to {fraction(mean.upper[cell])}"
         sure = f" (95 % CI {ends}, over {intervals.units.over})"
     elif "lower" in whole:

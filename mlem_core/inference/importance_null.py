@@ -23,14 +23,14 @@ import pandas as pd
 from mlem_core.analysis.context import SelectionContext, Stage, selection_key
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import one_thread_each
-from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, counting, in_parts
+from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, counting, split_progress
 from mlem_core.estimators.registry import FoldFits, Solution, Solver, estimator_named
 from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.inference.intervals import PERMUTATIONS, SIGNIFICANT, check_permutations
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation_null import PermutationNull, corrected_p, permutation_null
 from mlem_core.measures.importance import permutation_importance
-from mlem_core.pairs.designs import PairDesign, places_of
+from mlem_core.pairs.designs import PairDesign, pair_places
 from mlem_core.pairs.permuted_moments import PermutedFeature, Target
 from mlem_core.pairs.scored_pairs import FoldPairsIndex, ScoredPairs
 from mlem_core.pairs.statistics import PairStatistics
@@ -70,7 +70,7 @@ def compute_importance_chance(
     return pd.concat(_chunk_tables(context, permutations), ignore_index=True)
 
 
-def above_chance(table: pd.DataFrame | None, layer: Layer, feature: str) -> bool | None:
+def exceeds_chance(table: pd.DataFrame | None, layer: Layer, feature: str) -> bool | None:
     """Whether a feature matters more in a layer than permuted labels; None where it is not known.
 
     Parameters
@@ -94,15 +94,19 @@ def _chunk_tables(context: SelectionContext, n_permutations: int) -> Iterator[pd
     progress(0, total)
     for start in starts:
         layers = selection.layers[start : start + size]
-        pairs = LayerPairs.of(analysis, layers, context.required_store, selection.features, False)
-        stimuli = pairs.stimuli_of(analysis.stimuli)
-        importances = PermutedImportances.of(pairs, estimator_named(selection.estimator).model())
+        pairs = LayerPairs.from_analysis(
+            analysis, layers, context.required_store, selection.features, False
+        )
+        stimuli = pairs.select_stimuli(analysis.stimuli)
+        importances = PermutedImportances.from_pairs(
+            pairs, estimator_named(selection.estimator).model()
+        )
         nulls = []
         for feature, name in enumerate(pairs.statistics.features):
             # The same permutations for all layers.
             rng = np.random.default_rng([feature, n_permutations])
             ways = exchanges(stimuli, pairs.folds, name)
-            pilot = partial(importances.of_feature, feature)
+            pilot = partial(importances.feature_importances, feature)
             drawn = partial(pilot, progress=lambda *_: progress(min(next(done), total), total))
             values = stimuli.values(name)
             nulls.append(permutation_null(ways, values, drawn, n_permutations, rng, pilot))
@@ -127,7 +131,7 @@ class PermutedImportances:
     tests: ScoredPairs
 
     @classmethod
-    def of(cls, pairs: LayerPairs, model: Solver) -> PermutedImportances:
+    def from_pairs(cls, pairs: LayerPairs, model: Solver) -> PermutedImportances:
         """Fit the true values.
 
         Raises InputError: as the model does.
@@ -137,7 +141,9 @@ class PermutedImportances:
         tests = []
         for fold in range(statistics.n_folds):
             stimuli = np.flatnonzero(pairs.folds == fold)
-            index = replace(FoldPairsIndex.of(statistics.columns, stimuli, design), groups=None)
+            index = replace(
+                FoldPairsIndex.from_columns(statistics.columns, stimuli, design), groups=None
+            )
             of_layers = [index.rank_sums(squared[index.places]) for squared in pairs.squared]
             ranks, squares = zip(*of_layers, strict=True)
             tests.append(index.with_layers(np.stack(ranks), np.stack(squares)))
@@ -150,7 +156,7 @@ class PermutedImportances:
         tests = self.pairs.statistics.tests
         return permutation_importance(tests, self.solution.coef).drop.mean(axis=1)
 
-    def of_feature(
+    def feature_importances(
         self, feature: int, givers: IntArray, progress: Counted | None = None
     ) -> FloatArray:
         """(n_permutations, n_layers) importance of a feature under permutations, means over folds.
@@ -173,7 +179,7 @@ class PermutedImportances:
                 for pairs, is_grouped in zip(self.tests.folds, can_group, strict=True):
                     permuted_pairs = replace(pairs, columns=columns)
                     folds.append(
-                        permuted_pairs.of_columns(columns) if is_grouped else permuted_pairs
+                        permuted_pairs.select_columns(columns) if is_grouped else permuted_pairs
                     )
                 tests = ScoredPairs(tuple(folds))
                 statistics = PairStatistics(of_permutation, tests)
@@ -190,8 +196,8 @@ class PermutedImportances:
         rest = [number for number in range(len(columns.features)) if number != feature]
         if not rest:
             return [True] * len(self.tests.folds)
-        others = columns.of_features(rest).columns
-        return [pairs.of_columns(others).is_grouped for pairs in self.tests.folds]
+        others = columns.select_features(rest).columns
+        return [pairs.select_columns(others).is_grouped for pairs in self.tests.folds]
 
 
 def _design(pairs: LayerPairs) -> PairDesign:
@@ -216,7 +222,7 @@ def _solve(
 def training_pairs(pairs: LayerPairs, statistics: PairStatistics) -> TrainingPairs:
     """Pairs for estimators that are fitted to single ones, with the columns of statistics."""
     squared = pairs.squared
-    return TrainingPairs.of(
+    return TrainingPairs.from_columns(
         statistics.columns, pairs.folds, len(squared), lambda layer: squared[layer], _design(pairs)
     )
 
@@ -267,8 +273,8 @@ def permuted_pairs(pairs: LayerPairs, layer: int, labels: IntArray) -> LayerPair
     for row in labels:
         place = np.empty(n, dtype=np.int64)
         place[row] = np.arange(n)
-        squared.append(pairs.squared[layer][places_of(place[first], place[second], n)])
-    return LayerPairs.of_distances(
+        squared.append(pairs.squared[layer][pair_places(place[first], place[second], n)])
+    return LayerPairs.from_distances(
         [(pairs.layers[layer][0], number) for number in range(len(labels))],
         squared,
         pairs.statistics.columns,
@@ -332,14 +338,16 @@ def compute_score_chance(
     """
     analysis, selection, store = context.analysis, context.selection, context.required_store
     progress = counting(context.report, "permuting labels", "permutations")
-    parts = in_parts(progress, len(selection.layers))
+    parts = split_progress(progress, len(selection.layers))
     of_pairs = estimator_named(selection.estimator).of_pairs
-    rho = None if of_pairs else analysis.fits_of(selection).fits.rho.mean(axis=1)
+    rho = None if of_pairs else analysis.compute_fits(selection).fits.rho.mean(axis=1)
     tables = []
     for done, (layer, part) in enumerate(zip(selection.layers, parts, strict=True)):
         part(0, permutations)
         table = score_above_chance(
-            LayerPairs.of(analysis, [layer], store, selection.features, selection.interactions),
+            LayerPairs.from_analysis(
+                analysis, [layer], store, selection.features, selection.interactions
+            ),
             estimator_named(selection.estimator).model(),
             n_permutations=permutations,
             observed=None if rho is None else rho[done : done + 1],

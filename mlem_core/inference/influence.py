@@ -73,7 +73,7 @@ class SimilarityInfluence(NamedTuple):
         return np.asarray(self.rsa - self.terms[:, -1])
 
 
-def values_without(
+def jackknife_from_influence(
     value: FloatArray,
     influence: FloatArray,
     sizes: Sequence[int],
@@ -126,7 +126,7 @@ def similarity_influence(sums: UnitSums, progress: Counted | None = None) -> Sim
     squares, squares_influence = np.zeros(L), np.zeros((sums.n_units, L))
     n_steps = len(equations) * n_features * L
     for fold, own in enumerate(equations):
-        subsets = _Subsets.of(own, weighted_subsets(moments.columns, own))
+        subsets = _Subsets.from_equations(own, weighted_subsets(moments.columns, own))
         values += subsets.values
         squares += np.diag(own.rank_covariances)
         squares_influence += np.diagonal(sums.rank_products(fold), axis1=1, axis2=2)
@@ -175,7 +175,9 @@ class _Subsets(NamedTuple):
     values: FloatArray
 
     @classmethod
-    def of(cls, equations: FoldEquations, subsets: Iterable[WeightedSubset]) -> _Subsets:
+    def from_equations(
+        cls, equations: FoldEquations, subsets: Iterable[WeightedSubset]
+    ) -> _Subsets:
         K, L = equations.outside.shape
         coefficients, all_shares, of_sets = [], [], []
         for _, subset, shares in subsets:
@@ -267,7 +269,9 @@ def score_influence(
             weights = _rank_weights(tests.folds[fold], inside.gram, weights)
             scale = _spread(inside.gram, weights) / _spread(inside.gram, coef[:, fold])
         own = [
-            _ScoreGradient.of(inside.gram, inside.with_ranks[k], variance[k], weights[k], of_part)
+            _ScoreGradient.from_gram(
+                inside.gram, inside.with_ranks[k], variance[k], weights[k], of_part
+            )
             for k in range(L)
         ]
         tested = sums.tested_products(fold)
@@ -310,13 +314,13 @@ def _rank_weights(pairs: FoldPairs, gram: FloatArray, weights: FloatArray) -> Fl
     gram : (n_columns, n_columns) of the columns over these pairs
     weights : (n_layers, n_columns)
     """
-    ranks = pairs.ranks_of(pairs.predictions(weights))
+    ranks = pairs.prediction_ranks(pairs.predictions(weights))
     products = np.zeros(weights.shape)
     step = max(1, MOST_NUMBERS // weights.shape[1])
     for start in range(0, len(pairs.counts), step):
         some = np.arange(start, min(start + step, len(pairs.counts)))
         first, second = pairs.stimuli[pairs.first[some]], pairs.stimuli[pairs.second[some]]
-        columns = pairs.columns.of_pairs(first, second)
+        columns = pairs.columns.pair_values(first, second)
         products += (ranks[:, some] * pairs.counts[some]) @ columns
     of_ranks, squares = np.zeros(weights.shape), np.diag(gram)
     # A column that is constant in the fold orders nothing there.
@@ -389,7 +393,7 @@ class _ScoreGradient(NamedTuple):
     weights: FloatArray
 
     @classmethod
-    def of(
+    def from_gram(
         cls,
         gram: FloatArray,
         with_ranks: FloatArray,

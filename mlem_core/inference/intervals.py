@@ -25,9 +25,9 @@ from mlem_core.base.numbers import CONFIDENCE
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.inference.resample import (
     Estimate,
-    by_error,
     covariances_of_kinds,
     error_of_kinds,
+    estimate_from_error,
     jackknife,
     squared_effect_bounds,
     standard_error,
@@ -192,7 +192,7 @@ TOGETHER = 2**12  # values whose draws are in memory at once
 _SEED = 0
 
 
-def of_largest(values: FloatArray, left: Left, *, sides: int = 1) -> Estimate:
+def bounds_of_largest(values: FloatArray, left: Left, *, sides: int = 1) -> Estimate:
     """Correlations (n,) with lower bounds that hold at once, and the upper one of the largest.
 
     Parameters
@@ -228,14 +228,14 @@ def with_bounds(
     layers : among which they were chosen
     """
     a, b = np.triu_indices(len(layers), 1)
-    found = of_largest(*of_pairs(intervals, layers, a, b), sides=2)
+    found = bounds_of_largest(*pair_similarities(intervals, layers, a, b), sides=2)
     names = np.array(list(map(layer_name, layers)), dtype=object)
     at = {pair: n for n, pair in enumerate(zip(names[a], names[b], strict=True))}
     rows = [at[pair] for pair in zip(table["layer_a"], table["layer_b"], strict=True)]
     return table.assign(rsa_lower=found.lower[rows], rsa_upper=found.upper[rows])
 
 
-def of_pairs(
+def pair_similarities(
     intervals: LayerIntervals, layers: Sequence[Layer], first: IntArray, second: IntArray
 ) -> tuple[FloatArray, Left]:
     """The similarity (n_pairs,) of layers at these places of `layers`, also without each block."""
@@ -352,7 +352,7 @@ def term_estimate(values: FloatArray, error: FloatArray, sizes: Sequence[int]) -
 
     `error` are their standard errors from so many blocks of each kind.
     """
-    by_t = by_error(values, error, sizes)
+    by_t = estimate_from_error(values, error, sizes)
     _, upper = squared_effect_bounds(values, by_t.upper - values)
     upper[-1] = by_t.upper[-1]
     return by_t._replace(upper=upper)

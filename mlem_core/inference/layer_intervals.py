@@ -24,11 +24,11 @@ from mlem_core.inference.block_influence import (
     ComparedLayers,
     SimilarityWithout,
     check_blocks,
-    fit_scores_without,
     fitted_target,
-    rsa_without,
+    jackknife_fit_scores,
+    jackknife_rsa,
+    jackknife_similarity,
     selected_pairs,
-    similarity_without,
 )
 from mlem_core.inference.intervals import PERMUTATIONS, LayerIntervals, Left
 from mlem_core.inference.layer_pairs import LayerPairs
@@ -65,15 +65,15 @@ def compute_layer_intervals(context: SelectionContext) -> LayerIntervals:
     if selection.similarity != RSA:
         # Scores, profiles and τ are those that stand beside RSA.
         beside_rsa = LAYER_INTERVALS.get(context.reselect(similarity=RSA))
-        compared = similarity_without(analysis, context.required_store, selection, report)
-        return replace(beside_rsa, similarity=selection.similarity, **_of_similarity(compared))
+        compared = jackknife_similarity(analysis, context.required_store, selection, report)
+        return replace(beside_rsa, similarity=selection.similarity, **_similarity_fields(compared))
     check_blocks(analysis, selection)
-    statistics = analysis.pairs_of(selection)
+    statistics = analysis.compute_pairs(selection)
     fits = FITS.get(context)
     target = fitted_target(selection.estimator)
     progress = counting(report, "distances", "layers")
     pairs = selected_pairs(analysis, context.required_store, selection, progress)
-    blocks = BlockSums.of(
+    blocks = BlockSums.from_pairs(
         pairs,
         analysis.stimuli,
         with_distances=target == "distance",
@@ -85,7 +85,7 @@ def compute_layer_intervals(context: SelectionContext) -> LayerIntervals:
         blocks,
         layers=selection.layers,
         estimator=selection.estimator,
-        units=Units.of(analysis.stimuli),
+        units=Units.from_stimuli(analysis.stimuli),
         report=report,
     )
 
@@ -112,7 +112,7 @@ def intervals_from_sums(
     units : that are drawn
     """
     scores = fits.mean_scores
-    without = fit_scores_without(
+    without = jackknife_fit_scores(
         blocks,
         fits,
         statistics.n_pairs,
@@ -133,7 +133,7 @@ def intervals_from_sums(
         units=units,
         sizes=blocks.sizes,
         **_tau(scores[:, 1:], Left(without[..., 1:], blocks.sizes)),
-        **_of_similarity(rsa_without(statistics, blocks, steps)),
+        **_similarity_fields(jackknife_rsa(statistics, blocks, steps)),
     )
 
 
@@ -161,7 +161,7 @@ def _tau(profiles: FloatArray, left: Left) -> dict[str, Any]:
     }
 
 
-def _of_similarity(compared: SimilarityWithout) -> dict[str, Any]:
+def _similarity_fields(compared: SimilarityWithout) -> dict[str, Any]:
     """The fields of a similarity and its terms, of `LayerIntervals`."""
     terms, values = compared.terms_without, compared.values_without
     return {
@@ -197,7 +197,7 @@ def permuted_terms(
     """Contributions as of `compute_layer_chance`, which raises the same, under permutations."""
     layers, stimuli = selection.layers, analysis.stimuli
     if not SIMILARITIES[selection.similarity].of_ranks:
-        compared = ComparedLayers.of(analysis, selection, store)
+        compared = ComparedLayers.from_analysis(analysis, selection, store)
         return compared.chance(stimuli, progress, n_permutations)
     n = len(stimuli) if analysis.design.is_complete else min(len(stimuli), PERMUTED)
     most = MOST_BYTES // (12 * n_pairs(n))
@@ -206,7 +206,9 @@ def permuted_terms(
             f"found {len(layers)} layers; chance is computed for at most {most} of {n:,} "
             "stimuli at once, so choose fewer layers."
         )
-    pairs = LayerPairs.of(analysis, layers, store, selection.features, selection.interactions)
+    pairs = LayerPairs.from_analysis(
+        analysis, layers, store, selection.features, selection.interactions
+    )
     return chance_at_level(pairs, stimuli, n_permutations, progress=progress)
 
 
@@ -217,7 +219,7 @@ def _chance_key(context: SelectionContext) -> dict[str, Any]:
 
 def _chance_of_layers(context: SelectionContext, chance: ContributionNull) -> ContributionNull:
     """Contributions by chance of the selected layers, of those of all layers."""
-    return chance.of_layers(list(map(context.analysis.layers.index, context.selection.layers)))
+    return chance.select_layers(list(map(context.analysis.layers.index, context.selection.layers)))
 
 
 # Intervals and chance of all layers of the analysis answer for any of them.

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.analysis.analysis import Analysis, Selection, check_layers
-from mlem_core.analysis.layer_sources import representations_of
+from mlem_core.analysis.layer_sources import get_representations
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import cores, in_order, on_all_cores
+from mlem_core.base.parallel import cores, map_in_order, map_on_all_cores
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, counted, layer_name
 from mlem_core.inference.resample import PERMUTED
 from mlem_core.pairs.designs import PairDesign
@@ -52,7 +52,7 @@ class LayerPairs:
     rows: IntArray | None = None
 
     @classmethod
-    def of(
+    def from_analysis(
         cls,
         analysis: Analysis,
         layers: Sequence[Layer],
@@ -82,27 +82,27 @@ class LayerPairs:
         if analysis.lacks_pairs:
             raise InputError(analysis.lacks_pairs)
         selection = analysis.select(features, interactions=interactions)
-        columns = columns_of(analysis, selection)
+        columns = selected_columns(analysis, selection)
         stimuli, statistics = analysis.stimuli, None
         is_small = most_stimuli is None or len(stimuli) <= most_stimuli
         if analysis.design.is_complete and is_small:
             rows, items = np.arange(len(stimuli)), analysis.design.items
-            statistics = analysis.pairs_of(replace(selection, layers=tuple(layers)))
+            statistics = analysis.compute_pairs(replace(selection, layers=tuple(layers)))
         else:
             rows = sampled_rows(analysis, most_stimuli or PERMUTED)
-            columns = columns.of_stimuli(rows)
+            columns = columns.select_stimuli(rows)
             items = None if analysis.design.items is None else analysis.design.items[rows]
 
         def distances(layer: Layer) -> FloatArray:
-            source = representations_of(analysis, layer[0], store)
+            source = get_representations(analysis, layer[0], store)
             whole = len(rows) == len(stimuli)
             of_rows = source[layer[1]] if whole else source.rows(layer[1], rows)
-            distance = analysis.spec.distance_of(layer[0])
+            distance = analysis.spec.neural_distance(layer[0])
             return squared_distances(np.asarray(of_rows), distance, layer=layer_name(layer))
 
-        return cls.of_distances(
+        return cls.from_distances(
             layers,
-            list(counted(in_order(distances, layers, cores()), len(layers), progress)),
+            list(counted(map_in_order(distances, layers, cores()), len(layers), progress)),
             columns,
             analysis.folds[rows],
             np.unique(stimuli.groups[rows], return_inverse=True)[1].astype(np.int64),
@@ -113,7 +113,7 @@ class LayerPairs:
         )
 
     @classmethod
-    def of_distances(
+    def from_distances(
         cls,
         layers: Sequence[Layer],
         squared: Sequence[FloatArray],
@@ -137,22 +137,22 @@ class LayerPairs:
 
         The other parameters are the attributes of the class.
         """
-        doubled = on_all_cores(pair_ranks, squared)
+        doubled = map_on_all_cores(pair_ranks, squared)
         if statistics is None:
             design = PairDesign.complete(len(folds), untested_items)
-            compared = ComparedPairs.of_columns(columns, folds, design)
+            compared = ComparedPairs.from_columns(columns, folds, design)
             ranks = PairRanks(len(layers), design.n_pairs)
             for position, of_layer in enumerate(doubled):
                 ranks.put(position, of_layer)
             both = list(zip(squared, doubled, strict=True))
-            of_layers = on_all_cores(lambda pair: compared.layer_statistics(*pair), both)
+            of_layers = map_on_all_cores(lambda pair: compared.layer_statistics(*pair), both)
             products = compared.rank_products(ranks, range(len(layers)))
             statistics = compared.together(of_layers, products)
         return cls(
             tuple(layers), statistics, tuple(doubled), tuple(squared), groups, folds, items, rows
         )
 
-    def stimuli_of(self, whole: StimulusSet) -> StimulusSet:
+    def select_stimuli(self, whole: StimulusSet) -> StimulusSet:
         """The stimuli whose pairs these are, of those of the analysis."""
         return whole if self.rows is None else whole.take(self.rows)
 
@@ -166,12 +166,12 @@ class LayerPairs:
         return StimulusUnits(self.folds, self.groups, self.items)
 
 
-def columns_of(analysis: Analysis, selection: Selection) -> PairColumns:
+def selected_columns(analysis: Analysis, selection: Selection) -> PairColumns:
     """Columns of all pairs of the stimuli of an analysis, of the selected features."""
     columns = analysis.pairs.columns
     numbers = [columns.features.index(name) for name in selection.features]
     interactions = selection.interactions and columns.interactions
-    return columns.of_features(numbers, interactions=interactions).columns
+    return columns.select_features(numbers, interactions=interactions).columns
 
 
 def sampled_rows(analysis: Analysis, size: int) -> IntArray:
@@ -182,7 +182,7 @@ def sampled_rows(analysis: Analysis, size: int) -> IntArray:
     stimuli, folds = analysis.stimuli, analysis.folds
     if len(stimuli) <= size:
         return np.arange(len(stimuli))
-    units = StimulusUnits.of(stimuli, folds).together
+    units = StimulusUnits.from_stimuli(stimuli, folds).together
     _, unit, sizes = np.unique(units, return_inverse=True, return_counts=True)
     unit = unit.ravel()
     fold = np.zeros(len(sizes), dtype=np.int64)

@@ -16,7 +16,7 @@ from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.measures.contributions import fold_equations, rank_scale, shapley_coefficients
 from mlem_core.measures.decomposition import UNEXPLAINED
-from mlem_core.pairs.designs import PairDesign, pairs_among, places_of
+from mlem_core.pairs.designs import PairDesign, pair_places, pairs_among
 from mlem_core.pairs.moments import PairMoments
 
 # Of so many of the pairs that contribute most, examples are picked.
@@ -78,7 +78,7 @@ def _test_places(moments: PairMoments, fold: int) -> IntArray:
     places = pairs_among(np.flatnonzero(moments.folds == fold), n)
     if moments.untested is None:
         return places
-    return np.setdiff1d(places, places_of(moments.untested.first, moments.untested.second, n))
+    return np.setdiff1d(places, pair_places(moments.untested.first, moments.untested.second, n))
 
 
 def _rest(
@@ -142,10 +142,10 @@ def compute_pair_contributions(
 ) -> pd.DataFrame:
     """`contributing_pairs` of the two layers of a selection.
 
-    Raises as `LayerPairs.of`; InputError: an unknown term.
+    Raises as `LayerPairs.from_analysis`; InputError: an unknown term.
     """
     selection = context.selection
-    pairs = LayerPairs.of(
+    pairs = LayerPairs.from_analysis(
         context.analysis, selection.layers, context.required_store, selection.features
     )
     return contributing_pairs(pairs, term, KEPT, most)

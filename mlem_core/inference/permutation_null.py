@@ -20,7 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.numbers import student_quantile
-from mlem_core.base.parallel import cores, in_order
+from mlem_core.base.parallel import cores, map_in_order
 from mlem_core.base.text import listed, many, percent
 from mlem_core.base.typing import Counted, FloatArray, IntArray
 from mlem_core.inference.intervals import PERMUTATIONS
@@ -195,7 +195,7 @@ class ContributionNull(NamedTuple):
     control_units: tuple[str, ...]
     controls: FloatArray
 
-    def of_layers(self, places: Sequence[int]) -> ContributionNull:
+    def select_layers(self, places: Sequence[int]) -> ContributionNull:
         """Contributions by chance to the similarity of some of the layers."""
         draws, together, controls = (
             array[..., places, :][..., places]
@@ -285,7 +285,7 @@ class ContributionNull(NamedTuple):
         rest = terms[..., -1:, :, :] + mean[~of_units].sum(axis=0)
         return np.concatenate((terms[..., :-1, :, :] - mean, middle, rest), axis=-3)
 
-    def of_all(self, split: Decomposition) -> Decomposition:
+    def subtract_from_all(self, split: Decomposition) -> Decomposition:
         """A similarity of layers as a sum of contributions beyond chance, and identities."""
         values = self.apart(split.values)
         nothing = np.full((len(self.identities), *values.shape[1:]), np.nan)
@@ -301,7 +301,7 @@ class ContributionNull(NamedTuple):
             units=(*self.units, *self.identity_units),
         )
 
-    def beyond(self, terms: pd.DataFrame) -> pd.DataFrame:
+    def subtract_chance(self, terms: pd.DataFrame) -> pd.DataFrame:
         """The contributions to two layers beyond chance; they still add up to the similarity.
 
         Parameters
@@ -318,7 +318,9 @@ class ContributionNull(NamedTuple):
         two = self._replace(draws=self.draws[:, :, :1, -1:])
         error = terms["error"].to_numpy()[:-1, None, None] if "error" in terms else None
         whole = value.sum(axis=0) + rest[0]
-        return two.of_all(Decomposition(self.features, value, rest[0], whole, error)).pair(0, 0)
+        return two.subtract_from_all(
+            Decomposition(self.features, value, rest[0], whole, error)
+        ).pair(0, 0)
 
     def bounded(self, terms: pd.DataFrame, bounds: Estimate) -> pd.DataFrame:
         """Contributions beyond chance with their intervals, and identities, which have none.
@@ -327,7 +329,7 @@ class ContributionNull(NamedTuple):
         ----------
         bounds : of the features and "unexplained", less chance, and of more
         """
-        table = self.beyond(terms)
+        table = self.subtract_chance(terms)
         value, n = table["value"].to_numpy(dtype=np.float64), len(self.features)
         own = np.append(value[:n], value[-1])
         # Chance is a mean over permutations, a sampled contribution one over orders: both errors
@@ -367,22 +369,24 @@ def chance_at_level(
     progress : called with the number of permutations done and their total, of all features
     """
     rng = np.random.default_rng(seed)
-    permuted = PermutedContributions.of(
+    permuted = PermutedContributions.from_moments(
         pairs.statistics.moments, pairs.ranks if values is None else values
     )
-    some, features = pairs.stimuli_of(stimuli), pairs.statistics.features
+    some, features = pairs.select_stimuli(stimuli), pairs.statistics.features
     n_layers = pairs.statistics.moments.n_layers
     spread = np.unique(np.linspace(0, n_layers - 1, PILOT_LAYERS).round().astype(np.int64))
-    pilot, nulls = permuted.of_layers(spread.tolist()), list[PermutationNull]()
+    pilot, nulls = permuted.select_layers(spread.tolist()), list[PermutationNull]()
     for feature, name in enumerate(features):
 
         def contributions(givers: IntArray, feature: int = feature) -> FloatArray:
             parts = np.split(givers, range(AT_ONCE, len(givers), AT_ONCE))
-            of_parts = in_order(partial(permuted.of_features, [feature]), parts, cores())
+            of_parts = map_in_order(
+                partial(permuted.feature_contributions, [feature]), parts, cores()
+            )
             return np.concatenate(list(of_parts))
 
         ways = exchanges(some, pairs.folds, name)
-        of_pilot = partial(pilot.of_features, [feature])
+        of_pilot = partial(pilot.feature_contributions, [feature])
         nulls.append(
             permutation_null(ways, some.values(name), contributions, n_permutations, rng, of_pilot)
         )
@@ -416,7 +420,7 @@ def _controls(
         with_number = permuted.with_feature(column, "ignore")
         way = Exchange(unit, numbers, np.zeros(len(sizes), dtype=np.int64))
         last = [len(permuted.columns.features)]
-        draws = with_number.of_features(last, way.draw(PILOT, rng))
+        draws = with_number.feature_contributions(last, way.draw(PILOT, rng))
         contributions[unit] = draws.mean(axis=0)
     n_layers = permuted.moments.n_layers
     stacked = np.reshape(list(contributions.values()), (-1, n_layers, n_layers))
@@ -432,13 +436,13 @@ def _together(
         of_unit = np.flatnonzero((np.array(chance.units) == unit) & chance.known).tolist()
         if len(of_unit) > 1:
             givers = nulls[of_unit[0]].givers[:PILOT]
-            together.append(permuted.of_features(of_unit, givers).mean(axis=0))
+            together.append(permuted.feature_contributions(of_unit, givers).mean(axis=0))
         else:
             together.append(chance.mean[of_unit].sum(axis=0))
     return np.reshape(together, (-1, *chance.draws.shape[2:]))
 
 
-def beyond_chance(n_permutations: int) -> str:
+def chance_note(n_permutations: int) -> str:
     """Note that contributions are beyond chance, for a caption."""
     return (
         f"contributions beyond chance (labels permuted {n_permutations} times); p corrected over "

@@ -57,7 +57,7 @@ class PermutedContributions:
     beyond_all: bool = False
 
     @classmethod
-    def of(
+    def from_moments(
         cls, moments: PairMoments, ranks: Sequence[Target], *, beyond_all: bool = False
     ) -> PermutedContributions:
         """Raises InputError: moments of one fold."""
@@ -79,12 +79,14 @@ class PermutedContributions:
         """
         return replace(self, columns=self.columns.with_feature(feature, missing))
 
-    def of_layers(self, places: Sequence[int]) -> PermutedContributions:
+    def select_layers(self, places: Sequence[int]) -> PermutedContributions:
         """Of some of the layers."""
         ranks = [self.ranks[place] for place in places]
-        return self.of(self.moments.of_layers(places), ranks, beyond_all=self.beyond_all)
+        return self.from_moments(
+            self.moments.select_layers(places), ranks, beyond_all=self.beyond_all
+        )
 
-    def of_features(self, features: Sequence[int], givers: IntArray) -> FloatArray:
+    def feature_contributions(self, features: Sequence[int], givers: IntArray) -> FloatArray:
         """(n_permutations, n_layers, n_layers) contribution of features under permutations.
 
         Parameters
@@ -98,11 +100,11 @@ class PermutedContributions:
         sets = [moments.training(fold) for fold in folds] + [moments.tested(fold) for fold in folds]
         sums = permuted.target_sums(np.stack(sets), self.ranks)
         terms = np.zeros((len(givers), moments.n_layers, moments.n_layers))
-        beside = [self._beside(fold, features) for fold in folds]
+        beside = [self._other_sets(fold, features) for fold in folds]
         step = max(1, CHUNK // (len(permuted.numbers) * len(self.columns)))
         for start in range(0, len(givers), step):
             some = slice(start, start + step)
-            of_columns = list(sums.of_columns(some))
+            of_columns = list(sums.select_columns(some))
             for fold in folds:
                 outside = _regular(self.outside[fold], of_columns[fold])
                 of_tested = of_columns[moments.n_folds + fold]
@@ -112,7 +114,7 @@ class PermutedContributions:
                     terms[some] += added / len(beside[fold])
         return terms * rank_scale(self.equations)
 
-    def _beside(self, fold: int, features: Sequence[int]) -> list[FeatureSubset]:
+    def _other_sets(self, fold: int, features: Sequence[int]) -> list[FeatureSubset]:
         """The empty set and that of all other features; with `beyond_all` the latter alone."""
         columns, equations = self.moments.columns, self.equations[fold]
         empty = others = no_features(equations)
@@ -153,7 +155,7 @@ def _inside(
     """(n_permutations, n_columns, n_layers) centred products over the pairs that test a fold."""
     columns, with_ranks = sums.columns(), sums.with_targets
     if moments.untested is not None:
-        permuted = sums.permuted.of_permutations(sums.some)
+        permuted = sums.permuted.select_permutations(sums.some)
         inside = moments.folds[moments.untested.first] == fold
         first, second = moments.untested.first[inside], moments.untested.second[inside]
         of_pairs = permuted.sums_of_pairs(first, second, moments.untested.ranks[:, inside])

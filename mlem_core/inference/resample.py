@@ -132,7 +132,7 @@ def squared_effect_bounds(value: FloatArray, reach: FloatArray) -> tuple[FloatAr
     return value - reach, value + reach * (1.0 + further)
 
 
-def by_error(
+def estimate_from_error(
     value: FloatArray,
     error: FloatArray,
     sizes: Sequence[int],
@@ -180,10 +180,10 @@ def jackknife(
     Parameters
     ----------
     sizes : as in `standard_error`
-    within, above : as in `by_error`
+    within, above : as in `estimate_from_error`
     """
     sizes = (len(left_out),) if sizes is None else sizes
-    return by_error(value, standard_error(left_out, sizes), sizes, within, above=above)
+    return estimate_from_error(value, standard_error(left_out, sizes), sizes, within, above=above)
 
 
 FEWEST_SENTENCES = 10
@@ -239,13 +239,13 @@ def generalises(units: Units, *, seeds: bool = False) -> str:
     )
 
 
-def of_size(units: Units) -> tuple[str, ...]:
+def sample_size_caveats(units: Units) -> tuple[str, ...]:
     """Caveats for so many units, if any."""
     few = f"With fewer than {FEW_SENTENCES} {units.groups}, intervals are only a "
     return (f"{few}rough guide.",) if units.n_sentences < FEW_SENTENCES else ()
 
 
-def sampled_of(n_stimuli: int, n_pairs: int) -> str:
+def interval_sample_sentence(n_stimuli: int, n_pairs: int) -> str:
     """Sentence on the stimuli that intervals are from where these are a sample; else empty."""
     if n_stimuli <= PERMUTED and n_pairs >= all_pairs(n_stimuli):
         return ""
@@ -255,7 +255,7 @@ def sampled_of(n_stimuli: int, n_pairs: int) -> str:
     )
 
 
-def permuted_of(n_stimuli: int, n_pairs: int) -> str:
+def permuted_sample_sentence(n_stimuli: int, n_pairs: int) -> str:
     """Sentence on whose labels are permuted where not all pairs are compared; else empty."""
     if all_pairs(n_stimuli) <= min(n_pairs, BUDGET):
         return ""
@@ -266,7 +266,7 @@ def permuted_of(n_stimuli: int, n_pairs: int) -> str:
     )
 
 
-def below_ceiling(results: Results, estimator: str) -> str:
+def ceiling_caveats(results: Results, estimator: str) -> str:
     """The models whose mean held-out ρ is far below its ceiling, and what to try; else empty."""
     by_fold = results.scores.groupby(["model", "fold"], sort=False)[["rho", "ceiling"]].mean()
     of_models = by_fold.groupby("model", sort=False)
@@ -289,4 +289,4 @@ def how_computed(estimator: str, units: Units) -> str:
         "these on a number (infinitesimal jackknife)."
     )
     fitted = () if estimator_named(estimator).refitted else (FITTED,)
-    return " ".join((how, *fitted, *of_size(units)))
+    return " ".join((how, *fitted, *sample_size_caveats(units)))

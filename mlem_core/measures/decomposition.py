@@ -45,7 +45,7 @@ def is_identity(terms: pd.DataFrame) -> pd.Series[bool]:
     return terms["term"] == terms["unit"] + IDENTITY
 
 
-def in_order(terms: pd.DataFrame) -> pd.DataFrame:
+def sort_terms(terms: pd.DataFrame) -> pd.DataFrame:
     """Terms by size, the largest first; identities and what is unexplained come last."""
     last = is_identity(terms) + 2 * (terms["term"] == UNEXPLAINED)
     keys = pd.DataFrame({"last": last, "size": -terms["value"].abs()})
@@ -91,12 +91,12 @@ class Decomposition:
         Returns term, value; error where sampled; chance, p and unit where they are known.
         """
         terms = pd.DataFrame({"term": self.names, "value": self.values[:, a, b]})
-        for name, values in self._beside.items():
+        for name, values in self._known_values.items():
             terms[name] = [*values[:, a, b], np.nan]
         return terms.assign(unit=[*self.units, ""]) if self.units else terms
 
     @property
-    def _beside(self) -> dict[str, FloatArray]:
+    def _known_values(self) -> dict[str, FloatArray]:
         """Values by name that are known beside the terms."""
         columns = {"error": self.error, "chance": self.chance, "p": self.p}
         return {name: values for name, values in columns.items() if values is not None}
@@ -123,7 +123,7 @@ class Decomposition:
         frame["term"] = np.tile(np.array(self.names, dtype=object), len(a))
         frame["value"] = self.values[:, a, b].T.ravel()
         frame["rsa"] = np.repeat(self.rsa[a, b], n)
-        for name, values in self._beside.items():
+        for name, values in self._known_values.items():
             if name != "error":
                 square = np.concatenate((values, np.full((1, *self.rsa.shape), np.nan)))
                 frame[name] = square[:, a, b].T.ravel()

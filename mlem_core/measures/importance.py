@@ -34,7 +34,7 @@ from mlem_core.estimators.registry import (
 )
 from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.measures.similarity import correlations_of_predictions
-from mlem_core.pairs.grouping import group_rows, sums_by
+from mlem_core.pairs.grouping import group_rows, group_sums_of_columns
 from mlem_core.pairs.ranks import few_at_once, score_patterns
 from mlem_core.pairs.scored_pairs import FoldPairs, ScoredPairs
 from mlem_core.pairs.statistics import PairStatistics
@@ -80,7 +80,7 @@ def permutation_importance(
     """
     drop, error = np.zeros((2, *weights.shape[:2], len(tests.columns.parts)))
 
-    def permute_in(fold: int) -> None:
+    def permute_fold(fold: int) -> None:
         pairs, of_fold = tests.folds[fold], weights[:, fold]
         predictions = pairs.predictions(of_fold)
         if pairs.is_grouped:
@@ -98,7 +98,7 @@ def permutation_importance(
             layers = np.flatnonzero(used)
             if not len(layers) or not len(pairs.counts):
                 continue
-            selected = pairs.of_layers(layers.tolist())
+            selected = pairs.select_layers(layers.tolist())
             if pairs.codes is not None:
                 permuted = _computed_rho(selected, of_fold[layers], part)
             else:
@@ -111,7 +111,7 @@ def permutation_importance(
 
     # Threads of matrix products would wait for each other longer than these take.
     with one_thread_each():
-        each(permute_in, range(len(tests.folds)), cores())
+        each(permute_fold, range(len(tests.folds)), cores())
     drop = drop.round(DECIMALS)
     drop[drop == 0] = 0.0  # no zero with a sign
     return Importance(drop, error)
@@ -125,9 +125,9 @@ def _computed_rho(pairs: FoldPairs, weights: FloatArray, part: int) -> FloatArra
     columns = pairs.columns.part == part
     share = np.bincount(own_number, pairs.counts) / pairs.counts.sum()
     counts = np.bincount(rest_number, pairs.counts)
-    sums = sums_by(rest_number, pairs.rank_sums)
-    added = pairs.of_groups(part_groups).predictions(np.where(columns, weights, 0.0))
-    others = pairs.of_groups(rest).predictions(np.where(columns, 0.0, weights))
+    sums = group_sums_of_columns(rest_number, pairs.rank_sums)
+    added = pairs.select_groups(part_groups).predictions(np.where(columns, weights, 0.0))
+    others = pairs.select_groups(rest).predictions(np.where(columns, 0.0, weights))
     rho = np.empty(len(weights))
     every = np.outer(counts, share).ravel()
     for layers in few_at_once(len(weights), len(every)):
@@ -149,9 +149,9 @@ def _drawn_rho(
     """(n_permutations, n_layers) ρ with a part permuted over the stimuli of the fold."""
     n = len(pairs.stimuli)
     orders = np.stack([rng.permutation(n) for _ in range(permutations)])
-    of_part = np.where(pairs.columns.part == part, weights, 0.0)
+    count_part = np.where(pairs.columns.part == part, weights, 0.0)
     rho = np.empty((permutations, len(weights)))
-    for layer, contribution in enumerate(of_part):
+    for layer, contribution in enumerate(count_part):
         others = pairs.predictions(weights[layer] - contribution)
         for number, order in enumerate(orders):
             stimuli = pairs.stimuli[order]
@@ -187,7 +187,7 @@ class Fits(NamedTuple):
         importance[:, folds] = other.importance[:, folds]
         return Fits(replace(self.fits, **scores), importance)
 
-    def of_layers(self, layers: Sequence[int]) -> Fits:
+    def select_layers(self, layers: Sequence[int]) -> Fits:
         """Those of some layers alone, by position."""
         at = list(layers)
         names = [part.name for part in fields(FoldFits)]
@@ -255,7 +255,7 @@ def loco_importance(
     rho_without = []
     for left_out in pairs.features if features is None else features:
         others = [name for name in pairs.features if name != left_out]
-        rho_without.append(cross_validate(pairs.of_features(others)).rho)
+        rho_without.append(cross_validate(pairs.select_features(others)).rho)
     return rho[..., None] - np.stack(rho_without, axis=-1)
 
 

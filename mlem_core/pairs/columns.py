@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.labels import Names
-from mlem_core.base.parameters import names_in
+from mlem_core.base.parameters import split_names
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.stimuli.columns import GIVEN, Kind, feature_kind, text_of, texts, typed_column
+from mlem_core.stimuli.columns import GIVEN, Kind, cell_text, feature_kind, texts, typed_column
 from mlem_core.stimuli.stimulus_set import Rdm, StimulusSet
 
 # The policies for missing values, each with what a screen calls it.
@@ -60,7 +60,7 @@ class FeatureColumn:
     def with_names(self, names: tuple[str, ...] | None = None) -> FeatureColumn:
         """Column coded by value; `names` are by default those of its own values."""
         if names is None:
-            own = tuple(str(text_of(value)) for value in self.present)
+            own = tuple(str(cell_text(value)) for value in self.present)
             names = (*own, MISSING_NAME) if pd.isna(self.values).any() else own
         return replace(self, names=names)
 
@@ -145,7 +145,7 @@ def resolved_columns(
 
     Raises InputError: an unknown feature.
     """
-    columns, names = feature_columns(stimuli), names_in(names)
+    columns, names = feature_columns(stimuli), split_names(names)
     by_name = {column.name: column for column in columns}
     if names == ALL and "all" not in by_name:
         names = tuple(column.name for column in columns if column.has_few_values)
@@ -182,7 +182,9 @@ def numbered_values(column: FeatureColumn) -> tuple[IntArray, NDArray[Any]]:
     """
     if column.names:
         places = {name: at for at, name in enumerate(column.names)}
-        texts = [MISSING_NAME if pd.isna(value) else str(text_of(value)) for value in column.values]
+        texts = [
+            MISSING_NAME if pd.isna(value) else str(cell_text(value)) for value in column.values
+        ]
         for text in texts:
             if text not in places:
                 raise unknown(f"value of the feature {column.name!r}", text, column.names)

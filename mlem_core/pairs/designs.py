@@ -53,7 +53,7 @@ def bands(n: int, elements: int) -> Iterator[tuple[int, int]]:
         yield start, min(n, start + height)
 
 
-def places_of(i: IntArray, j: IntArray, n_stimuli: int) -> IntArray:
+def pair_places(i: IntArray, j: IntArray, n_stimuli: int) -> IntArray:
     """Places of the pairs (i, j); i differs from j, in either order."""
     # Where the pairs of each stimulus as the first one begin, before i and j are combined.
     start_i, start_j = (k * n_stimuli - k * (k + 1) // 2 - k - 1 for k in (i, j))
@@ -64,7 +64,7 @@ def pairs_among(stimuli: IntArray, n_stimuli: int) -> IntArray:
     """Places of the pairs among some stimuli, ascending, among all pairs."""
     where = np.empty(n_pairs(len(stimuli)), dtype=np.int64)
     for a, at in row_slices(len(stimuli)):
-        where[at] = places_of(stimuli[a], stimuli[a + 1 :], n_stimuli)
+        where[at] = pair_places(stimuli[a], stimuli[a + 1 :], n_stimuli)
     return where
 
 
@@ -100,7 +100,7 @@ class PairDesign:
         return cls(n_stimuli, stimulus, starts.astype(np.int64), partner, parts, items)
 
     @classmethod
-    def of(
+    def from_budget(
         cls,
         folds: IntArray,
         budget: int | None = BUDGET,
@@ -193,7 +193,7 @@ class PairDesign:
         if not len(missing):
             return self
         first, second = self.pairs()
-        stays = ~np.isin(places_of(first, second, self.n_stimuli), missing)
+        stays = ~np.isin(pair_places(first, second, self.n_stimuli), missing)
         starts = np.concatenate(([0], np.cumsum(stays)))[self.starts]
         return replace(self, starts=starts, partner=second[stays].astype(np.int32))
 
@@ -211,7 +211,7 @@ class PairDesign:
             tests = self.items[stimuli[first]] != self.items[stimuli[second]]
             first, second = first[tests], second[tests]
             starts = np.searchsorted(first, np.arange(n + 1))
-            places = places_of(stimuli[first], stimuli[second], self.n_stimuli)
+            places = pair_places(stimuli[first], stimuli[second], self.n_stimuli)
             second = second.astype(np.int32)
             return places, PairDesign(n, complete.stimulus, starts, second, complete.parts)
         number = np.full(self.n_stimuli, -1, dtype=np.int32)
@@ -240,7 +240,7 @@ def resampled_part(design: PairDesign, folds: IntArray) -> PairDesign:
     if design.is_complete:
         if design.n_pairs <= BUDGET:
             return design
-        design = PairDesign.of(folds, BUDGET)
+        design = PairDesign.from_budget(folds, BUDGET)
     n_designs = max(1, RESAMPLED * design.n_designs // max(1, design.n_pairs))
     # Also of the arrays of pairs, their pairs are the first.
     return design if n_designs >= design.n_designs else design.only(0, n_designs)

@@ -39,7 +39,7 @@ class FeatureDistance:
     missing: str
 
     @classmethod
-    def of(cls, column: FeatureColumn, missing: str) -> FeatureDistance:
+    def from_column(cls, column: FeatureColumn, missing: str) -> FeatureDistance:
         """Distances on a feature; `missing` is the policy for missing values."""
         numbers, present = numbered_values(column)
         if column.names:
@@ -59,13 +59,13 @@ class FeatureDistance:
             table[n_values, :n_values] = table[:n_values, n_values] = 1.0
         return cls(np.where(numbers < 0, n_values, numbers), table, None, missing)
 
-    def of_stimuli(self, stimuli: IntArray) -> FeatureDistance:
+    def select_stimuli(self, stimuli: IntArray) -> FeatureDistance:
         """Distances of some of the stimuli (n,)."""
         codes = None if self.codes is None else self.codes[stimuli]
         scaled = None if self.scaled is None else self.scaled[stimuli]
         return replace(self, codes=codes, scaled=scaled)
 
-    def between(self, rows: IntArray, others: IntArray) -> FloatArray:
+    def cross_distances(self, rows: IntArray, others: IntArray) -> FloatArray:
         """(n_rows, n_others) distances of some stimuli from others."""
         if self.scaled is None:
             assert self.codes is not None and self.table is not None
@@ -73,7 +73,7 @@ class FeatureDistance:
         apart = np.abs(self.scaled[rows][:, None] - self.scaled[others])
         return self._with_missing(apart, self.scaled[rows][:, None], self.scaled[others])
 
-    def of_pairs(self, first: IntArray, second: IntArray) -> FloatArray:
+    def pair_values(self, first: IntArray, second: IntArray) -> FloatArray:
         """(n_pairs,) distances of pairs of stimuli."""
         if self.scaled is None:
             assert self.table is not None
@@ -87,7 +87,7 @@ class FeatureDistance:
             # Quicker where places are not checked: all are in the table.
             self._squares.take(self.places(first, second), out=values, mode="clip")
         elif self._has_missing:
-            np.square(self.of_pairs(first, second), out=values)
+            np.square(self.pair_values(first, second), out=values)
         else:
             np.subtract(self.scaled.take(first), self.scaled.take(second), out=values)
             np.square(values, out=values)
@@ -128,7 +128,9 @@ class FeatureDistance:
         codes = np.searchsorted(values, self.scaled)
         everything = np.arange(len(values))
         alone = FeatureDistance(None, None, values, self.missing)
-        return FeatureDistance(codes, alone.between(everything, everything), None, self.missing)
+        return FeatureDistance(
+            codes, alone.cross_distances(everything, everything), None, self.missing
+        )
 
     @cached_property
     def _has_missing(self) -> bool:
@@ -145,20 +147,20 @@ class PairwiseColumn:
 
     def with_values_of(self, givers: IntArray, *, first: bool, second: bool) -> PairwiseColumn:
         """The column where each stimulus has the first or second value of another (n_stimuli,)."""
-        changed = self.first.of_stimuli(givers) if first else self.first
+        changed = self.first.select_stimuli(givers) if first else self.first
         if self.second is self.first and first == second:
             return replace(self, first=changed, second=changed)
-        other = self.second.of_stimuli(givers) if second else self.second
+        other = self.second.select_stimuli(givers) if second else self.second
         return replace(self, first=changed, second=other)
 
-    def between(self, rows: IntArray, others: IntArray) -> FloatArray:
+    def cross_distances(self, rows: IntArray, others: IntArray) -> FloatArray:
         """(n_rows, n_others) values for some stimuli with others."""
-        apart = self.first.between(rows, others)
-        other = apart if self.second is self.first else self.second.between(rows, others)
+        apart = self.first.cross_distances(rows, others)
+        other = apart if self.second is self.first else self.second.cross_distances(rows, others)
         return self.scale * apart * other
 
-    def of_pairs(self, first: IntArray, second: IntArray) -> FloatArray:
+    def pair_values(self, first: IntArray, second: IntArray) -> FloatArray:
         """(n_pairs,) values for pairs of stimuli."""
-        apart = self.first.of_pairs(first, second)
-        other = apart if self.second is self.first else self.second.of_pairs(first, second)
+        apart = self.first.pair_values(first, second)
+        other = apart if self.second is self.first else self.second.pair_values(first, second)
         return self.scale * apart * other

@@ -34,7 +34,7 @@ def group_rows(codes: IntArray) -> tuple[IntArray, IntArray]:
     return first.astype(np.int64), inverse.astype(np.int64)
 
 
-def sums_by(group: IntArray, values: FloatArray) -> FloatArray:
+def group_sums_of_columns(group: IntArray, values: FloatArray) -> FloatArray:
     """Sums (..., n_groups) of values (..., n) by the group (n,), from 0 on, of each column."""
     n_groups = int(group.max(initial=-1)) + 1
     rows = np.asarray(values, dtype=np.float64).reshape(math.prod(values.shape[:-1]), len(group))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.designs import PairDesign, places_of
+from mlem_core.pairs.designs import PairDesign, pair_places
 from mlem_core.pairs.pair_columns import PairColumns
 
 # Rows of a matrix of pairs that are looked at together hold about so many numbers.
@@ -117,7 +117,7 @@ def layer_moments(
             by_term[:, c, b] += (left * crossed[:, :, columns.right]).sum(axis=1)
         sums[:, b, c] += tile.sum(axis=(1, 2))
         for number, column in enumerate(columns.pairwise.values()):
-            values = column.between(rows, others)
+            values = column.cross_distances(rows, others)
             pairwise_products[number, :, b, c] += (tile * values).sum(axis=(1, 2))
     products = columns.sum_terms(by_term)
     within = np.eye(n_blocks, dtype=bool)
@@ -125,8 +125,8 @@ def layer_moments(
     products[:, within] /= 2
     sums[:, within] /= 2
     pairwise_products[:, :, within] /= 2
-    sums = _in_both_orders(sums, (1, 2))
-    pairwise_products = _in_both_orders(pairwise_products, (2, 3))
+    sums = _mirror_blocks(sums, (1, 2))
+    pairwise_products = _mirror_blocks(pairwise_products, (2, 3))
     low, high = np.minimum(low, low.T), np.maximum(high, high.T)
     return LayerMoments(products, sums, pairwise_products, low, high)
 
@@ -146,11 +146,11 @@ def _layer_moments_of_design(
         targets = np.empty((2, len(first)))
         targets[0], targets[1] = squared[places], doubled[places]
         targets[1] = (targets[1] - centre) / 2
-        products[:, b, c] += targets @ columns.of_pairs(first, second)
+        products[:, b, c] += targets @ columns.pair_values(first, second)
         sums[:, b, c] += targets.sum(axis=1)
         low[b, c] = min(low[b, c], targets[0].min())
         high[b, c] = max(high[b, c], targets[0].max())
-    products, sums = (_in_both_orders(values, (1, 2)) for values in (products, sums))
+    products, sums = (_mirror_blocks(values, (1, 2)) for values in (products, sums))
     low, high = np.minimum(low, low.T), np.maximum(high, high.T)
     pairwise = np.moveaxis(products[..., list(columns.pairwise)], -1, 0)
     return LayerMoments(products[..., columns.product_columns], sums, pairwise, low, high)
@@ -187,7 +187,7 @@ def chunks(
             yield *divmod(both, n_blocks), first[of_both], second[of_both], start + of_both
 
 
-def _in_both_orders(values: FloatArray, axes: tuple[int, int]) -> FloatArray:
+def _mirror_blocks(values: FloatArray, axes: tuple[int, int]) -> FloatArray:
     """Values of two blocks, which are there for one order of the two, for both orders."""
     swapped = np.swapaxes(values, *axes)
     n_blocks = values.shape[axes[0]]
@@ -210,7 +210,7 @@ class DesignSums(NamedTuple):
     sums: FloatArray
     products: FloatArray
 
-    def of_columns(self, columns: NDArray[np.bool_]) -> DesignSums:
+    def select_columns(self, columns: NDArray[np.bool_]) -> DesignSums:
         """The sums of some of the columns (n_products,)."""
         places = np.flatnonzero(columns)
         products = self.products[:, :, places[:, None], places]
@@ -242,7 +242,7 @@ def tiles(
             step = max(16, TILE // (matrices * len(others)))
             for start in range(0, len(stimuli), step):
                 rows = stimuli[start : start + step]
-                places = places_of(rows[:, None], others, n)
+                places = pair_places(rows[:, None], others, n)
                 places[rows[:, None] == others] = 0
                 yield b, c, rows, others, places
 
@@ -261,7 +261,9 @@ def _moments_of_pairwise(columns: PairColumns, block: IntArray) -> PairwiseMomen
     sums = np.zeros((D, n_blocks, n_blocks))
     both = np.zeros((D, D, n_blocks, n_blocks))
     for b, c, rows, others, _ in tiles(block, 2 * D + 1) if D else ():
-        values = np.stack([within.between(rows, others) for within in columns.pairwise.values()])
+        values = np.stack(
+            [within.cross_distances(rows, others) for within in columns.pairwise.values()]
+        )
         if b == c:
             values[:, rows[:, None] == others] = 0.0
         left = columns.basis[rows][:, columns.left]
@@ -314,11 +316,11 @@ def column_moments(
     counts, sums = np.zeros((n_blocks, n_blocks)), np.zeros((n_blocks, n_blocks, K))
     gram = np.zeros((n_blocks, n_blocks, K, K))
     for b, c, first, second, _ in chunks(block, design, K):
-        values = columns.of_pairs(first, second).T
+        values = columns.pair_values(first, second).T
         counts[b, c] += len(first)
         sums[b, c] += values.sum(axis=1)
         gram[b, c] += values @ values.T
-    counts, sums, gram = (_in_both_orders(own, (0, 1)) for own in (counts, sums, gram))
+    counts, sums, gram = (_mirror_blocks(own, (0, 1)) for own in (counts, sums, gram))
     pairwise, products = list(columns.pairwise), columns.product_columns
     of_pairwise = np.moveaxis(gram[:, :, pairwise], 2, 0)
     own = PairwiseMoments(
@@ -358,4 +360,4 @@ def products_of_layers(
         some = np.stack(numbers, dtype=np.float64)
         some -= centre
         products[b, c] += some @ some.T
-    return _in_both_orders(products, (0, 1))
+    return _mirror_blocks(products, (0, 1))

@@ -123,7 +123,7 @@ class PairMoments:
     @property
     def n_pairs(self) -> int:
         """Number of compared pairs."""
-        return int(self._over_pairs(self.counts, np.arange(self.n_blocks)))
+        return int(self._sum_pairs(self.counts, np.arange(self.n_blocks)))
 
     @property
     def n_folds(self) -> int:
@@ -169,26 +169,26 @@ class PairMoments:
         places = np.flatnonzero(blocks)
         columns, D, L = self.columns, self.n_pairwise, self.n_layers
         K = len(columns)
-        sums = self._over_pairs(self.sums, places)
+        sums = self._sum_pairs(self.sums, places)
         product_columns, pairwise = columns.product_columns, np.array(list(columns.pairwise), int)
         totals, gram, crossed = np.zeros(K), np.zeros((K, K)), np.zeros((D + 2 * L, K))
         if len(product_columns):
             block_sums, products = self._product_sums(places)
             totals[product_columns] = block_sums
             gram[np.ix_(product_columns, product_columns)] = products
-            crossed[:, product_columns] = self._over_pairs(self.products, places, axes=(1, 2))
+            crossed[:, product_columns] = self._sum_pairs(self.products, places, axes=(1, 2))
         if D:
-            both = self._over_pairs(self.pairwise_products, places)
+            both = self._sum_pairs(self.pairwise_products, places)
             totals[pairwise] = sums[:D]
             gram[np.ix_(pairwise, pairwise)] = both[:, :D]
             gram[np.ix_(pairwise, product_columns)] = crossed[:D, product_columns]
             gram[np.ix_(product_columns, pairwise)] = crossed[:D, product_columns].T
             crossed[D:, pairwise] = both[:, D:].T
-        n_pairs, with_targets = float(self._over_pairs(self.counts, places)), crossed[D:]
+        n_pairs, with_targets = float(self._sum_pairs(self.counts, places)), crossed[D:]
         if fold is not None and self.untested is not None:
             inside = self.folds[self.untested.first] == fold
             ranks = self.untested.ranks[:, inside]
-            z = columns.of_pairs(self.untested.first[inside], self.untested.second[inside])
+            z = columns.pair_values(self.untested.first[inside], self.untested.second[inside])
             n_pairs, totals, gram = n_pairs - len(z), totals - z.sum(axis=0), gram - z.T @ z
             # Squared distances are fitted, not tested: those of these pairs are not kept.
             with_targets[L:] -= ranks @ z
@@ -209,15 +209,15 @@ class PairMoments:
     def _product_sums(self, places: IntArray) -> tuple[FloatArray, FloatArray]:
         """Sums (n_products,) of the columns that are sums of products, and of products of two."""
         if self.compared is not None:
-            totals = self._over_pairs(self.compared.sums, places, axes=(0, 1))
-            return totals, self._over_pairs(self.compared.products, places, axes=(0, 1))
+            totals = self._sum_pairs(self.compared.sums, places, axes=(0, 1))
+            return totals, self._sum_pairs(self.compared.products, places, axes=(0, 1))
         columns, A = self.columns, self.basis_moments[places].sum(axis=0)
         by_term = A[0, columns.left] * A[0, columns.right]
-        twice = columns.sum_terms(by_term) - A[0] @ columns.of_same_stimulus
+        twice = columns.sum_terms(by_term) - A[0] @ columns.same_stimulus_values
         return twice / 2, gram_of_basis(columns, A)
 
     @staticmethod
-    def _over_pairs(
+    def _sum_pairs(
         values: FloatArray, places: IntArray, axes: tuple[int, int] = (-2, -1)
     ) -> FloatArray:
         """Sums over the pairs inside some blocks; each pair of blocks is there in both orders."""
@@ -237,9 +237,9 @@ class PairMoments:
         With a fold these are its blocks, and pairs that do not test it are left out.
         """
         places = np.flatnonzero(blocks)
-        products = self._over_pairs(np.moveaxis(self.rank_products, (2, 3), (0, 1)), places)
-        totals = self._over_pairs(self.sums, places)[self.n_pairwise + self.n_layers :]
-        n_pairs = float(self._over_pairs(self.counts, places))
+        products = self._sum_pairs(np.moveaxis(self.rank_products, (2, 3), (0, 1)), places)
+        totals = self._sum_pairs(self.sums, places)[self.n_pairwise + self.n_layers :]
+        n_pairs = float(self._sum_pairs(self.counts, places))
         if fold is not None and self.untested is not None:
             ranks = self.untested.ranks[:, self.folds[self.untested.first] == fold]
             products, totals = products - ranks @ ranks.T, totals - ranks.sum(axis=1)
@@ -251,7 +251,7 @@ class PairMoments:
         """(n_layers, n_layers) Spearman ρ of the distances of every two layers over all pairs."""
         return correlations(self.rank_covariances(np.ones(self.n_blocks, dtype=bool)))
 
-    def of_layers(self, layers: Sequence[int]) -> PairMoments:
+    def select_layers(self, layers: Sequence[int]) -> PairMoments:
         """Moments of some layers alone, by position."""
         places = np.asarray(layers, dtype=np.int64)
         D, L = self.n_pairwise, self.n_layers
@@ -267,7 +267,7 @@ class PairMoments:
             high=self.high[places],
         )
 
-    def of_features(self, features: Sequence[str]) -> PairMoments:
+    def select_features(self, features: Sequence[str]) -> PairMoments:
         """Moments that these features alone would have given.
 
         Raises InputError: an unknown feature, or none.
@@ -279,15 +279,15 @@ class PairMoments:
             raise InputError("no feature is left; choose at least one.")
         if len(keep) == len(self.columns.features):
             return self
-        return self._of_columns(self.columns.of_features(keep))
+        return self._select_products(self.columns.select_features(keep))
 
-    def without_interactions(self) -> PairMoments:
+    def drop_interactions(self) -> PairMoments:
         """Moments without the columns that are products of two features."""
         if not self.columns.interactions:
             return self
-        return self._of_columns(self.columns.without_interactions())
+        return self._select_products(self.columns.drop_interactions())
 
-    def _of_columns(self, columns: ChosenColumns) -> PairMoments:
+    def _select_products(self, columns: ChosenColumns) -> PairMoments:
         D, n_matrices = self.n_pairwise, len(self.sums)
         pairwise = [d for d, c in enumerate(self.columns.pairwise) if c in columns.numbers]
         matrices = np.array([*pairwise, *range(D, n_matrices)], dtype=np.int64)
@@ -299,7 +299,7 @@ class PairMoments:
             products=self.products[matrices][..., products],
             sums=self.sums[matrices],
             pairwise_products=self.pairwise_products[pairwise][:, matrices],
-            compared=self.compared and self.compared.of_columns(products),
+            compared=self.compared and self.compared.select_columns(products),
         )
 
 
@@ -317,7 +317,7 @@ def gram_of_basis(columns: PairColumns, A: FloatArray) -> FloatArray:
     crossed = A[left[:, None], left] * A[right[:, None], right]
     crossed *= columns.sign[:, None] * columns.sign
     by_column = np.add.reduceat(np.add.reduceat(crossed, starts, axis=0), starts, axis=1)
-    same_stimulus = columns.of_same_stimulus
+    same_stimulus = columns.same_stimulus_values
     return np.asarray((by_column - same_stimulus.T @ A @ same_stimulus) / 2)
 
 

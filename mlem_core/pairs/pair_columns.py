@@ -89,7 +89,7 @@ class PairColumns:
     basis_feature: IntArray
 
     @classmethod
-    def of(
+    def from_features(
         cls, columns: Sequence[FeatureColumn], missing: str = "ignore", interactions: bool = False
     ) -> PairColumns:
         """Columns of the pairs of the stimuli that have these features.
@@ -115,17 +115,17 @@ class PairColumns:
                 "interactions need features that are coded as same or different, and some are "
                 "coded by value; choose no interactions, or no values."
             )
-        return cls.of_distances(
+        return cls.from_distances(
             n_stimuli,
             tuple(c.name for c in columns),
             tuple(c.kind for c in columns),
             tuple(c.names for c in columns),
-            tuple(FeatureDistance.of(c, missing) for c in columns),
+            tuple(FeatureDistance.from_column(c, missing) for c in columns),
             interactions,
         )
 
     @classmethod
-    def of_distances(
+    def from_distances(
         cls,
         n_stimuli: int,
         features: tuple[str, ...],
@@ -168,10 +168,10 @@ class PairColumns:
     def __len__(self) -> int:
         return len(self.names)
 
-    def of_stimuli(self, stimuli: IntArray) -> PairColumns:
+    def select_stimuli(self, stimuli: IntArray) -> PairColumns:
         """Columns of the pairs of some of the stimuli (n,) alone."""
-        distances = tuple(distance.of_stimuli(stimuli) for distance in self.distances)
-        return self.of_distances(
+        distances = tuple(distance.select_stimuli(stimuli) for distance in self.distances)
+        return self.from_distances(
             len(stimuli), self.features, self.kinds, self.value_names, distances, self.interactions
         )
 
@@ -196,20 +196,20 @@ class PairColumns:
         """
         if self.interactions and feature.names:
             raise InputError("interactions need features that are coded as same or different.")
-        return self.of_distances(
+        return self.from_distances(
             len(self.basis),
             (*self.features, feature.name),
             (*self.kinds, feature.kind),
             (*self.value_names, feature.names),
-            (*self.distances, FeatureDistance.of(feature, missing)),
+            (*self.distances, FeatureDistance.from_column(feature, missing)),
             self.interactions,
         )
 
-    def without_interactions(self) -> ChosenColumns:
+    def drop_interactions(self) -> ChosenColumns:
         """Columns without the products of two feature distances."""
-        return self.of_features(range(len(self.features)), interactions=False)
+        return self.select_features(range(len(self.features)), interactions=False)
 
-    def of_features(
+    def select_features(
         self, features: Sequence[int], *, interactions: bool | None = None
     ) -> ChosenColumns:
         """Columns of some features alone, by number, ascending.
@@ -223,7 +223,7 @@ class PairColumns:
             selected &= self.first_feature == self.second_feature
         numbers = np.flatnonzero(selected)
         basis = np.flatnonzero(np.isin(self.basis_feature, [-1, *keep]))
-        columns = self.of_distances(
+        columns = self.from_distances(
             len(self.basis),
             tuple(self.features[f] for f in keep),
             tuple(self.kinds[f] for f in keep),
@@ -246,11 +246,15 @@ class PairColumns:
         of_features = np.isin(self.basis_feature, features)
         basis[:, of_features] = basis[givers][:, of_features]
         for feature in features:
-            distances[feature] = distances[feature].of_stimuli(givers)
-        pairwise = {number: self.pairwise_of(number, givers, features) for number in self.pairwise}
+            distances[feature] = distances[feature].select_stimuli(givers)
+        pairwise = {
+            number: self.recoded_pairwise(number, givers, features) for number in self.pairwise
+        }
         return replace(self, basis=basis, distances=tuple(distances), pairwise=pairwise)
 
-    def pairwise_of(self, number: int, givers: IntArray, features: Sequence[int]) -> PairwiseColumn:
+    def recoded_pairwise(
+        self, number: int, givers: IntArray, features: Sequence[int]
+    ) -> PairwiseColumn:
         """A column that is no sum of products, see `with_values_of`."""
         first = int(self.first_feature[number]) in features
         second = int(self.second_feature[number]) in features
@@ -289,7 +293,7 @@ class PairColumns:
         return np.flatnonzero(np.diff(self.column, prepend=-1))
 
     @cached_property
-    def of_same_stimulus(self) -> FloatArray:
+    def same_stimulus_values(self) -> FloatArray:
         """(n_basis, n_products) z(i, i) = basis @ this: 0 but for pairs of one value."""
         matrix = np.zeros((self.basis.shape[1], len(self.product_columns)))
         place = np.repeat(np.arange(len(self.starts)), np.diff([*self.starts, len(self.column)]))
@@ -314,7 +318,7 @@ class PairColumns:
         sums: FloatArray = np.add.reduceat(by_term * self.sign, self.starts, axis=-1)
         return sums
 
-    def of_pairs(self, first: IntArray, second: IntArray) -> FloatArray:
+    def pair_values(self, first: IntArray, second: IntArray) -> FloatArray:
         """(n_pairs, n_columns) values of all columns for pairs of stimuli."""
         # The values of a column stand together.
         values = np.empty((len(self.names), len(first)))
@@ -328,7 +332,7 @@ class PairColumns:
                 else:
                     distance.fill_squares(one, other, own[0])
             for number in self._products_of_features:
-                values[number, part] = self.pairwise[number].of_pairs(one, other)
+                values[number, part] = self.pairwise[number].pair_values(one, other)
         return values.T
 
     @cached_property
@@ -365,7 +369,7 @@ class PairColumns:
             values = np.empty((int(used.sum()), len(one)))
             for row, number in zip(values, np.flatnonzero(used).tolist(), strict=True):
                 if number in self._products_of_features:
-                    row[:] = self.pairwise[number].of_pairs(one, other)
+                    row[:] = self.pairwise[number].pair_values(one, other)
                 else:
                     self.distances[self.first_feature[number]].fill_squares(one, other, row)
             found[:, part] = weights[:, used] @ values
@@ -395,16 +399,16 @@ class PairColumns:
         codes = np.empty(len(first), dtype=np.int64)
         for start in range(0, len(first), LOOKED_UP):
             at = slice(start, start + LOOKED_UP)
-            own = one.of_pairs(first[at], second[at])
+            own = one.pair_values(first[at], second[at])
             if one is not other:
-                own = own * len(other.values) + other.of_pairs(first[at], second[at])
+                own = own * len(other.values) + other.pair_values(first[at], second[at])
             codes[at] = number[own]
         return codes
 
     @cached_property
     def _pair_classes(self) -> tuple[PairClasses | None, ...]:
         each = zip(self.distances, self.value_names, strict=True)
-        return tuple(PairClasses.of(distance, bool(names)) for distance, names in each)
+        return tuple(PairClasses.from_distance(distance, bool(names)) for distance, names in each)
 
     def value_table(self, feature: int, weights: FloatArray) -> FloatArray:
         """(n_predictions, n_values, n_values) sums of the columns of a feature coded by value.
@@ -436,7 +440,7 @@ class PairClasses:
     values: FloatArray
 
     @classmethod
-    def of(cls, distance: FeatureDistance, by_value: bool) -> PairClasses | None:
+    def from_distance(cls, distance: FeatureDistance, by_value: bool) -> PairClasses | None:
         """Classes of one distance, or by value of two values; None of too many numbers."""
         coded = distance.coded()
         if coded is None or coded.table is None:
@@ -450,7 +454,7 @@ class PairClasses:
         values, inverse = np.unique(np.round(coded.table, DIGITS), return_inverse=True)
         return cls(coded, inverse.reshape(n_codes, n_codes).astype(np.int64), values)
 
-    def of_pairs(self, first: IntArray, second: IntArray) -> IntArray:
+    def pair_values(self, first: IntArray, second: IntArray) -> IntArray:
         """(n_pairs,) class of pairs of stimuli."""
         return self.table.take(self.distance.places(first, second))
 

@@ -45,7 +45,7 @@ class PermutedFeature:
     givers: IntArray
     block: IntArray
 
-    def of_permutations(self, some: slice) -> PermutedFeature:
+    def select_permutations(self, some: slice) -> PermutedFeature:
         """The columns under some of the permutations."""
         return replace(self, givers=self.givers[some])
 
@@ -58,13 +58,15 @@ class PermutedFeature:
     @cached_property
     def alone(self) -> ChosenColumns:
         """The columns of the features, without products with others."""
-        return self.columns.of_features(self.features)
+        return self.columns.select_features(self.features)
 
     @cached_property
     def others(self) -> ChosenColumns:
         """The columns of the other features."""
         n_features = len(self.columns.features)
-        return self.columns.of_features([f for f in range(n_features) if f not in self.features])
+        return self.columns.select_features(
+            [f for f in range(n_features) if f not in self.features]
+        )
 
     @cached_property
     def pairwise(self) -> IntArray:
@@ -166,7 +168,7 @@ class PermutedFeature:
             times = 1.0 if b == c else 2.0
             tile = np.empty((n_matrices, *places.shape))
             for number, column in enumerate(others):
-                tile[number] = column.between(rows, stimuli)
+                tile[number] = column.cross_distances(rows, stimuli)
             for number, target in enumerate(targets):
                 tile[len(others) + number] = _centred(target, places)
             tile[:, rows[:, None] == stimuli] = 0.0
@@ -175,7 +177,7 @@ class PermutedFeature:
                 for number in within:
                     with_matrices[:, number][..., self.products] += products
             for permutation in range(len(self.givers) if D else 0):
-                matrix_sums, *of_tile = self._of_pairwise(permutation, tile, rows, stimuli)
+                matrix_sums, *of_tile = self._tile_pairwise_sums(permutation, tile, rows, stimuli)
                 for number in within:
                     with_matrices[:, number, permutation, self.pairwise] += times * matrix_sums
                     for sums, added in zip((totals, gram, with_products), of_tile, strict=True):
@@ -199,7 +201,7 @@ class PermutedFeature:
             # One column of many values: looked up pair by pair, it takes less than their products.
             of_pairs, distance = tile.reshape(len(tile), -1), columns.distances[0]
             for permutation, givers in enumerate(self.givers):
-                values = distance.between(givers[rows], givers[stimuli]) ** 2
+                values = distance.cross_distances(givers[rows], givers[stimuli]) ** 2
                 sums[:, permutation, 0] = of_pairs @ values.ravel()
             return sums
         flat = tile.reshape(-1, len(stimuli))
@@ -222,7 +224,7 @@ class PermutedFeature:
             sums[:, some] = columns.sum_terms(both[:, :, left, right])
         return sums
 
-    def _of_pairwise(
+    def _tile_pairwise_sums(
         self, permutation: int, tile: FloatArray, rows: IntArray, stimuli: IntArray
     ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Sums over a tile of products of its columns that are no sums of products with matrices
@@ -231,8 +233,10 @@ class PermutedFeature:
         products (n_pairwise, n_products).
         """
         numbers, givers = self.numbers[self.pairwise].tolist(), self.givers[permutation]
-        columns = (self.columns.pairwise_of(number, givers, self.features) for number in numbers)
-        values = np.stack([column.between(rows, stimuli) for column in columns])
+        columns = (
+            self.columns.recoded_pairwise(number, givers, self.features) for number in numbers
+        )
+        values = np.stack([column.cross_distances(rows, stimuli) for column in columns])
         values[:, rows[:, None] == stimuli] = 0.0
         flat = values.reshape(len(values), -1)
         gram = np.empty((len(values), len(self.numbers)))
@@ -260,7 +264,7 @@ class PermutedFeature:
         weights = np.concatenate((np.ones((1, len(first))), targets))
         for permutation, givers in enumerate(self.givers):
             columns = self.columns.with_values_of(givers, self.features)
-            sums[permutation] = weights @ columns.of_pairs(first, second)[:, self.numbers]
+            sums[permutation] = weights @ columns.pair_values(first, second)[:, self.numbers]
         return sums[:, 0], sums[:, 1:]
 
 
@@ -297,7 +301,7 @@ class TargetSums:
     sets: NDArray[np.bool_]
     of_pairs: _PairSums
 
-    def of_columns(self, some: slice) -> Iterator[ColumnSums]:
+    def select_columns(self, some: slice) -> Iterator[ColumnSums]:
         """For each set, sums of the columns and of their products under some permutations."""
         permuted, by_block = self.permuted, []
         for block in range(self.sets.shape[1]):
@@ -343,7 +347,7 @@ class ColumnSums(NamedTuple):
         permuted, A = self.permuted, self.basis_gram
         columns = permuted.alone.columns
         by_term = A[:, 0, columns.left] * A[:, 0, columns.right]
-        twice = columns.sum_terms(by_term) - A[:, 0] @ columns.of_same_stimulus
+        twice = columns.sum_terms(by_term) - A[:, 0] @ columns.same_stimulus_values
         sums = np.empty((len(A), len(permuted.numbers)))
         sums[:, permuted.products] = twice / 2
         sums[:, permuted.pairwise] = self.of_pairs.totals
@@ -353,7 +357,7 @@ class ColumnSums(NamedTuple):
         """(n_permutations, n_columns, n_columns) of products of two of these columns."""
         permuted, A = self.permuted, self.basis_gram
         columns, terms = permuted.alone.columns, permuted.crossed_terms
-        left, right, same = columns.left, columns.right, columns.of_same_stimulus
+        left, right, same = columns.left, columns.right, columns.same_stimulus_values
         by_product = np.zeros((len(A), len(columns.starts), len(columns.starts)))
         if len(terms.starts):
             by_terms = A[:, left[terms.first], left[terms.second]]
@@ -448,7 +452,9 @@ def _products_with_others(permuted: PermutedFeature, A: FloatArray) -> FloatArra
         else:
             by_term[:, :, which] += products
     crossed = np.add.reduceat(by_term, starts, axis=1) if len(starts) < len(half) else by_term
-    return np.asarray((crossed - columns.of_same_stimulus.T @ A @ others.of_same_stimulus) / 2)
+    return np.asarray(
+        (crossed - columns.same_stimulus_values.T @ A @ others.same_stimulus_values) / 2
+    )
 
 
 class _CrossedTerms(NamedTuple):

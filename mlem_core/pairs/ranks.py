@@ -125,7 +125,7 @@ class NumbersInFile:
     size: int
 
     @classmethod
-    def of(cls, values: NDArray[Any], file: IO[bytes]) -> NumbersInFile:
+    def from_values(cls, values: NDArray[Any], file: IO[bytes]) -> NumbersInFile:
         """Values (size,), written to the end of a file."""
         start = file.seek(0, 2)
         file.write(values.data)
@@ -162,7 +162,7 @@ class PairRanks:
         if self._large:
             # Unlinked as soon as it is open: nothing is left behind however the process ends.
             file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
-            self._of_layer[layer] = NumbersInFile.of(doubled, file)
+            self._of_layer[layer] = NumbersInFile.from_values(doubled, file)
         else:
             self._of_layer[layer] = doubled
 

@@ -48,7 +48,7 @@ class Units:
     group: str = "sentence"
 
     @classmethod
-    def of(cls, stimuli: StimulusSet) -> Units:
+    def from_stimuli(cls, stimuli: StimulusSet) -> Units:
         """Resampling units of some stimuli."""
         items = stimuli.items
         n_items = 0 if items is None else len(np.unique(items))
@@ -124,7 +124,7 @@ class StimulusUnits(NamedTuple):
     items: IntArray | None = None
 
     @classmethod
-    def of(cls, stimuli: StimulusSet, folds: IntArray) -> StimulusUnits:
+    def from_stimuli(cls, stimuli: StimulusSet, folds: IntArray) -> StimulusUnits:
         """Units of stimuli in their folds."""
         groups = np.unique(stimuli.groups, return_inverse=True)[1].astype(np.int64)
         return cls(folds, groups, stimuli.items)
@@ -184,7 +184,7 @@ class StimulusUnits(NamedTuple):
         def without(of_unit: IntArray) -> Weights:
             n = int(of_unit.max()) + 1
             n_blocks = min(n, most) if most else n if n <= SINGLE else BLOCKS
-            return leave_out(n, n_blocks, rng)[:, of_unit]
+            return jackknife_weights(n, n_blocks, rng)[:, of_unit]
 
         kinds = self.kinds
         parts = [without(kind) for kind in kinds[:2]]
@@ -194,7 +194,7 @@ class StimulusUnits(NamedTuple):
         return Blocks(np.concatenate(parts), tuple(len(part) for part in parts))
 
 
-def leave_out(n_groups: int, n_blocks: int, rng: np.random.Generator) -> Weights:
+def jackknife_weights(n_groups: int, n_blocks: int, rng: np.random.Generator) -> Weights:
     """Jackknife weights (n_blocks, n_groups): each time one block of groups is left out.
 
     Blocks are random and of (nearly) equal size; with n_blocks >= n_groups each is one group.

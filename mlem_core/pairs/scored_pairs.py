@@ -18,7 +18,7 @@ import numpy as np
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.feature_distances import DIGITS
-from mlem_core.pairs.grouping import group_rows, sums_by
+from mlem_core.pairs.grouping import group_rows, group_sums_of_columns
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.ranks import Score, few_at_once, pair_ranks, score_patterns
 
@@ -68,7 +68,7 @@ class FoldPairs:
         """(n_groups, n_columns) the columns of the pairs; None where they are too many to hold."""
         if len(self.first) * len(self.columns) > MOST_VALUES:
             return None
-        return self.columns.of_pairs(self.stimuli[self.first], self.stimuli[self.second])
+        return self.columns.pair_values(self.stimuli[self.first], self.stimuli[self.second])
 
     def predictions(self, weights: FloatArray) -> FloatArray:
         """(..., n_groups) predictions of weights (..., n_columns)."""
@@ -80,7 +80,7 @@ class FoldPairs:
             predicted = self.columns.predictions(flat, first, second)
         return predicted.reshape(*weights.shape[:-1], -1)
 
-    def ranks_of(self, predictions: FloatArray) -> FloatArray:
+    def prediction_ranks(self, predictions: FloatArray) -> FloatArray:
         """(n_predictions, n_groups) centred average ranks, among the pairs of the fold.
 
         `predictions` are (n_predictions, n_groups).
@@ -88,7 +88,7 @@ class FoldPairs:
         n_pairs = float(self.counts.sum())
         ranks = np.empty(predictions.shape)
         for number, values in enumerate(predictions):
-            rounded = _without_rounding(values)
+            rounded = _round_predictions(values)
             if self.is_grouped:
                 _, tied = np.unique(rounded, return_inverse=True)
                 counts = np.bincount(tied, self.counts)
@@ -108,7 +108,7 @@ class FoldPairs:
         products, squares = np.zeros((2, *predictions.shape[:2]))
         for layer in range(len(predictions)):
             for number in range(predictions.shape[1]):
-                (ranks,) = self.ranks_of(predictions[layer, number : number + 1])
+                (ranks,) = self.prediction_ranks(predictions[layer, number : number + 1])
                 products[layer, number] = ranks @ self.rank_sums[layer]
                 squares[layer, number] = ranks @ ranks
         untied = (n_pairs**3 - n_pairs) / 12
@@ -123,7 +123,7 @@ class FoldPairs:
         1e-5.
         """
         if len(predictions) <= CLASSES // 8:
-            return float(self.of_layers([layer]).score(predictions[None, None]).rho[0, 0])
+            return float(self.select_layers([layer]).score(predictions[None, None]).rho[0, 0])
         low = predictions.min()
         span = predictions.max() - low
         if not span > 0:
@@ -139,13 +139,13 @@ class FoldPairs:
         """ρ and ρ_a (n_layers, n_predictions) of weights (n_layers, n_predictions, n_columns)."""
         rho, rho_a = np.empty((2, *weights.shape[:2]))
         for layer, layer_weights in enumerate(weights):
-            alone = self.of_layers([layer])
+            alone = self.select_layers([layer])
             for at in few_at_once(len(layer_weights), len(self.first)):
                 score = alone.score(self.predictions(layer_weights[at])[None])
                 rho[layer, at], rho_a[layer, at] = score.rho[0], score.rho_a[0]
         return Score(rho, rho_a)
 
-    def of_layers(self, layers: Sequence[int]) -> FoldPairs:
+    def select_layers(self, layers: Sequence[int]) -> FoldPairs:
         """The pairs with the ranks of some layers alone, by position."""
         places = list(layers)
         if places == list(range(len(self.rank_squares))):
@@ -157,7 +157,7 @@ class FoldPairs:
             vars(selected)["values"] = self.values
         return selected
 
-    def of_groups(self, groups: IntArray) -> FoldPairs:
+    def select_groups(self, groups: IntArray) -> FoldPairs:
         """Some of the groups, by number, with nothing but their columns."""
         grouped = replace(
             self,
@@ -170,7 +170,7 @@ class FoldPairs:
             vars(grouped)["values"] = self.values[groups]
         return grouped
 
-    def of_columns(self, columns: PairColumns) -> FoldPairs:
+    def select_columns(self, columns: PairColumns) -> FoldPairs:
         """The pairs with other columns, those of some of the features."""
         number = group_pairs(columns, self.stimuli, self.first, self.second, self.counts)
         if number is None:
@@ -180,8 +180,8 @@ class FoldPairs:
             columns=columns,
             first=self.first[number.representative],
             second=self.second[number.representative],
-            counts=sums_by(number.group, self.counts[None])[0],
-            rank_sums=sums_by(number.group, self.rank_sums),
+            counts=group_sums_of_columns(number.group, self.counts[None])[0],
+            rank_sums=group_sums_of_columns(number.group, self.rank_sums),
             codes=number.codes,
         )
 
@@ -216,7 +216,10 @@ def feature_ceilings(tests: ScoredPairs) -> FloatArray:
             np.divide(fold.rank_sums, spread, out=np.zeros_like(fold.rank_sums), where=spread > 0)
         )
     by_row = np.concatenate(sums, axis=1)
-    total_counts, total_sums = sums_by(group, counts[None])[0], sums_by(group, by_row)
+    total_counts, total_sums = (
+        group_sums_of_columns(group, counts[None])[0],
+        group_sums_of_columns(group, by_row),
+    )
     ceilings = np.zeros((n_layers, len(sizes)))
     for number in range(len(sizes)):
         inside = fold_of == number
@@ -228,7 +231,7 @@ def feature_ceilings(tests: ScoredPairs) -> FloatArray:
     return ceilings
 
 
-def _without_rounding(values: FloatArray) -> FloatArray:
+def _round_predictions(values: FloatArray) -> FloatArray:
     """Predictions (n,) from 0 to 1, those that differ by how sums were rounded being equal."""
     low = values.min(initial=np.inf)
     span = values.max(initial=-np.inf) - low
@@ -306,13 +309,13 @@ class ScoredPairs:
         """Whether pairs of every fold are grouped."""
         return all(fold.is_grouped for fold in self.folds)
 
-    def of_layers(self, layers: Sequence[int]) -> ScoredPairs:
+    def select_layers(self, layers: Sequence[int]) -> ScoredPairs:
         """The pairs with the ranks of some layers alone, by position."""
-        return ScoredPairs(tuple(fold.of_layers(layers) for fold in self.folds))
+        return ScoredPairs(tuple(fold.select_layers(layers) for fold in self.folds))
 
-    def of_columns(self, columns: PairColumns) -> ScoredPairs:
+    def select_columns(self, columns: PairColumns) -> ScoredPairs:
         """The pairs with other columns, those of some of the features."""
-        return ScoredPairs(tuple(fold.of_columns(columns) for fold in self.folds))
+        return ScoredPairs(tuple(fold.select_columns(columns) for fold in self.folds))
 
 
 @dataclass(frozen=True)
@@ -337,7 +340,9 @@ class FoldPairsIndex:
     groups: PairGroups | None
 
     @classmethod
-    def of(cls, columns: PairColumns, stimuli: IntArray, design: PairDesign) -> FoldPairsIndex:
+    def from_columns(
+        cls, columns: PairColumns, stimuli: IntArray, design: PairDesign
+    ) -> FoldPairsIndex:
         """The compared pairs among the stimuli (n,) of a fold that test it."""
         places, among = design.among(stimuli)
         designs = np.searchsorted(places, design.starts[design.parts])

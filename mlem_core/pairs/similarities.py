@@ -132,7 +132,7 @@ class Similarity:
         if n < self.fewest:
             raise InputError(f"found {n} stimuli; the {self.called} needs at least {self.fewest}.")
 
-    def of(self, squared: FloatArray) -> PairValues:
+    def pair_values(self, squared: FloatArray) -> PairValues:
         """Values that a layer gives the pairs of stimuli.
 
         `squared` is (n_pairs,) squared distances of all pairs, in condensed order.

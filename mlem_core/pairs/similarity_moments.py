@@ -49,7 +49,7 @@ class SimilarityMoments:
     pairwise_products: FloatArray
     value_products: FloatArray
 
-    def in_place_of_ranks(self, moments: PairMoments) -> PairMoments:
+    def replace_ranks(self, moments: PairMoments) -> PairMoments:
         """Moments whose contributions are those to this similarity, from others of these pairs.
 
         With folds over items, pairs of one item test their fold too.
@@ -99,13 +99,13 @@ def similarity_moments(
         in_file = file if 8 * len(layers) * len(folds) ** 2 / 2 > IN_MEMORY_BYTES else None
         of_layers, sides, centre = [], [], 0.0
         for done, layer in enumerate(layers, 1):
-            values, centre = similarity.of(layer())
+            values, centre = similarity.pair_values(layer())
             mean_of_sides = np.asarray(values, dtype=np.float64).mean(axis=0) - centre
             # Moments of ranks mean nothing here.
             no_ranks = np.zeros(len(mean_of_sides), dtype=np.uint32)
             of_layers.append(layer_moments(columns, folds, mean_of_sides, no_ranks))
             flat: Any = np.ascontiguousarray(values, dtype=np.float64).ravel()
-            sides.append(flat if in_file is None else NumbersInFile.of(flat, in_file))
+            sides.append(flat if in_file is None else NumbersInFile.from_values(flat, in_file))
             count(done, len(layers))
         n_sides = len(values)
         value_products = _value_products(block, sides, n_sides, centre)

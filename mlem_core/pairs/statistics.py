@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import cores, in_order, one_thread_each
+from mlem_core.base.parallel import cores, map_in_order, one_thread_each
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.columns import FeatureColumn
-from mlem_core.pairs.designs import PairDesign, places_of
+from mlem_core.pairs.designs import PairDesign, pair_places
 from mlem_core.pairs.distances import PRECOMPUTED, distance_named, squared_distances
 from mlem_core.pairs.moment_sums import (
     ColumnMoments,
@@ -89,28 +89,28 @@ class PairStatistics:
         """Number of compared pairs."""
         return self.moments.n_pairs
 
-    def of_layers(self, layers: Sequence[int]) -> PairStatistics:
+    def select_layers(self, layers: Sequence[int]) -> PairStatistics:
         """Statistics of some layers alone, by position."""
         if list(layers) == list(range(self.moments.n_layers)):
             return self
-        moments, tests = self.moments.of_layers(layers), self.tests.of_layers(layers)
+        moments, tests = self.moments.select_layers(layers), self.tests.select_layers(layers)
         return replace(self, moments=moments, tests=tests)
 
-    def of_features(self, features: Sequence[str]) -> PairStatistics:
+    def select_features(self, features: Sequence[str]) -> PairStatistics:
         """Statistics that these features alone would have given.
 
         Raises InputError: an unknown feature, or none.
         """
-        return self._with_moments(self.moments.of_features(features))
+        return self._with_moments(self.moments.select_features(features))
 
-    def without_interactions(self) -> PairStatistics:
+    def drop_interactions(self) -> PairStatistics:
         """Statistics without the products of two feature distances."""
-        return self._with_moments(self.moments.without_interactions())
+        return self._with_moments(self.moments.drop_interactions())
 
     def _with_moments(self, moments: PairMoments) -> PairStatistics:
         if moments is self.moments:
             return self
-        return replace(self, moments=moments, tests=self.tests.of_columns(moments.columns))
+        return replace(self, moments=moments, tests=self.tests.select_columns(moments.columns))
 
 
 class LayerStatistics(NamedTuple):
@@ -153,7 +153,7 @@ class ComparedPairs:
     first: NDArray[np.bool_] | None = None
 
     @classmethod
-    def of(
+    def from_features(
         cls,
         features: Sequence[FeatureColumn],
         folds: IntArray,
@@ -168,19 +168,21 @@ class ComparedPairs:
         ----------
         features : of n_stimuli stimuli, some of them coded by value
         folds : (n_stimuli,)
-        missing, interactions : as in `PairColumns.of`, which raises for what it cannot take
+        missing, interactions : as in `PairColumns.from_features`, which raises for what it refuses
         """
-        return cls.of_columns(PairColumns.of(features, missing, interactions), folds, design)
+        return cls.from_columns(
+            PairColumns.from_features(features, missing, interactions), folds, design
+        )
 
     @classmethod
-    def of_columns(
+    def from_columns(
         cls, columns: PairColumns, folds: IntArray, design: PairDesign | None = None
     ) -> ComparedPairs:
         """Pairs that have these columns, all of them or those of a design."""
         design = design or PairDesign.complete(len(folds))
         n_folds = int(fold_pairs(folds).max()) + 1
         tests = [
-            FoldPairsIndex.of(columns, np.flatnonzero(folds == fold), design)
+            FoldPairsIndex.from_columns(columns, np.flatnonzero(folds == fold), design)
             for fold in range(n_folds)
         ]
         return cls(columns, np.asarray(folds, dtype=np.int64), design, tuple(tests))
@@ -205,7 +207,7 @@ class ComparedPairs:
         for number in np.flatnonzero(np.bincount(unit) > 1):
             members = tested[unit == number]
             first, second = np.triu_indices(len(members), 1)
-            places.append(places_of(members[first], members[second], len(folds)))
+            places.append(pair_places(members[first], members[second], len(folds)))
         return np.sort(np.concatenate(places))
 
     @cached_property
@@ -248,7 +250,7 @@ class ComparedPairs:
         untested = (ranks - (len(doubled) + 1)) / 2
         return LayerStatistics(moments, np.concatenate(sums), np.stack(squares), untested)
 
-    def without_each_design(
+    def leave_designs_out(
         self, layers: Sequence[LayerStatistics], rank_products: FloatArray
     ) -> Iterator[PairStatistics]:
         """Statistics without each of the independent designs; parameters are as in `together`."""
@@ -383,7 +385,7 @@ def passes_over_layers(
 
     # The cores are shared out already: among the layers, or the bands of one.
     with one_thread_each():
-        yield from in_order(passed, range(len(layers)), workers)
+        yield from map_in_order(passed, range(len(layers)), workers)
 
 
 def pass_over_layer(

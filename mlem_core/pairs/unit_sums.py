@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mlem_core.base.typing import Counted, FloatArray, IntArray
-from mlem_core.pairs.designs import places_of
+from mlem_core.pairs.designs import pair_places
 from mlem_core.pairs.moment_sums import TILE
 from mlem_core.pairs.moments import PairMoments, SetMoments
 from mlem_core.pairs.pair_columns import PairColumns
@@ -144,7 +144,7 @@ class UnitSums:
 
     @cached_property
     def _forms(self) -> _GramForms:
-        return _GramForms.of(self.moments.columns)
+        return _GramForms.from_columns(self.moments.columns)
 
     def _parts(self) -> list[slice]:
         """Units whose Gram matrices are held together."""
@@ -159,7 +159,7 @@ class UnitSums:
         by_stimulus = inside * float(inside.sum() - 1)
         first, second = _untested(self.moments, fold)
         if len(first):
-            by_stimulus -= _by_stimulus(first, second, np.ones(len(first)), len(inside))
+            by_stimulus -= _stimulus_sums(first, second, np.ones(len(first)), len(inside))
         return np.asarray(self.members @ by_stimulus)
 
     def _column_totals(
@@ -170,13 +170,13 @@ class UnitSums:
         inside = blocks[self.moments.block]
         total = columns.basis[inside].sum(axis=0)
         by_term = columns.basis[:, columns.left] * total[columns.right]
-        products = columns.sum_terms(by_term) - columns.basis @ columns.of_same_stimulus
+        products = columns.sum_terms(by_term) - columns.basis @ columns.same_stimulus_values
         by_stimulus = np.zeros((len(inside), len(columns)))
         by_stimulus[:, columns.product_columns] = products * inside[:, None]
         first, second = _untested(self.moments, fold)
         if len(first):
-            z = columns.of_pairs(first, second)
-            by_stimulus -= _by_stimulus(first, second, z, len(inside))
+            z = columns.pair_values(first, second)
+            by_stimulus -= _stimulus_sums(first, second, z, len(inside))
         totals = np.asarray(self.members @ by_stimulus)
         for number, column in enumerate(columns.pairwise):
             totals[:, column] = sums[:, number, -1]
@@ -196,7 +196,7 @@ class UnitSums:
         all_totals, all_counts = self._column_totals(blocks, fold, sums), self._counts(blocks, fold)
         first, second = _untested(moments, fold)
         # Pairwise columns are without these pairs already.
-        z = columns.of_pairs(first, second)
+        z = columns.pair_values(first, second)
         by_products = ~(np.isin(rows, list(place)) | np.isin(other, list(place)))
         for units in self._parts():
             members = self.members[units]
@@ -244,7 +244,7 @@ class _GramForms:
     same: csr_array
 
     @classmethod
-    def of(cls, columns: PairColumns) -> _GramForms:
+    def from_columns(cls, columns: PairColumns) -> _GramForms:
         n_basis, K = columns.basis.shape[1], len(columns)
         first, second = np.nonzero(columns.column[:, None] <= columns.column)
         row = _triangle_places(columns.column[first], columns.column[second], K)
@@ -284,8 +284,8 @@ def _triangle_places(first: IntArray, second: IntArray, n: int) -> IntArray:
 
 def _same_forms(columns: PairColumns, shape: tuple[int, int]) -> csr_array:
     """What a stimulus with itself has in the product of two columns, see `_GramForms`."""
-    basis, product = np.nonzero(columns.of_same_stimulus)
-    value = columns.of_same_stimulus[basis, product]
+    basis, product = np.nonzero(columns.same_stimulus_values)
+    value = columns.same_stimulus_values[basis, product]
     column = columns.product_columns[product]
     first, second = np.nonzero(column[:, None] <= column)
     rows = _triangle_places(column[first], column[second], len(columns))
@@ -302,7 +302,7 @@ def _untested(moments: PairMoments, fold: int | None) -> tuple[IntArray, IntArra
     return moments.untested.first[of_fold], moments.untested.second[of_fold]
 
 
-def _by_stimulus(
+def _stimulus_sums(
     first: IntArray, second: IntArray, values: FloatArray, n_stimuli: int
 ) -> FloatArray:
     """(n_stimuli, ...) sums of values (n_pairs, ...) over the pairs of each stimulus."""
@@ -373,11 +373,11 @@ def unit_sums(
             continue
         values = _matrices(moments, ranks, squared, first, second)
         values = np.delete(values, np.arange(D, D + L), axis=1)
-        z = np.column_stack((columns.of_pairs(first, second), np.ones(len(first))))
-        by_stimulus = _by_stimulus(first, second, values[:, :, None] * z[:, None], n)
+        z = np.column_stack((columns.pair_values(first, second), np.ones(len(first))))
+        by_stimulus = _stimulus_sums(first, second, values[:, :, None] * z[:, None], n)
         tested[fold] -= _added(members, by_stimulus)
         products = values[:, D:, None] * values[:, None, D:]
-        by_stimulus = _by_stimulus(first, second, products, n)
+        by_stimulus = _stimulus_sums(first, second, products, n)
         tested_ranks[fold] -= _added(members, by_stimulus)
     return UnitSums(moments, members, training, tested, all_ranks, all_totals, tested_ranks)
 
@@ -394,11 +394,11 @@ def _matrices(
     Ranks are centred. The other parameters are those of `unit_sums`.
     """
     D, L, same = moments.n_pairwise, len(ranks), first == second
-    places = places_of(first, second, moments.n_stimuli)
+    places = pair_places(first, second, moments.n_stimuli)
     places[same] = 0
     values = np.zeros((len(first), D + 2 * L, *first.shape[1:]))
     for number, column in enumerate(moments.columns.pairwise.values()):
-        values[:, number] = column.of_pairs(first, second)
+        values[:, number] = column.pair_values(first, second)
     for layer, distances in enumerate(() if squared is None else squared):
         values[:, D + layer] = distances[places]
     for layer, doubled in enumerate(ranks):

@@ -294,7 +294,7 @@ def _interval_tables(
         if SIMILARITIES[name].divides:
             chance = LAYER_CHANCE.get(by_name)
             if name != RSA:
-                tables |= similarity.written(chance.of_all(similarity.decomposed()))
+                tables |= similarity.written(chance.subtract_from_all(similarity.decomposed()))
         tests = {"intervals.csv": score_table(intervals)} if name == RSA else {}
         end = "" if name == RSA else f"_{name}"
         tests[f"similarity_intervals{end}.csv"] = tested_similarities(

@@ -23,7 +23,7 @@ from mlem_core.figures.context import FigureContext, RenderedFigure
 from mlem_core.figures.export import can_write_images, one_browser
 from mlem_core.figures.plots import all_figures
 from mlem_core.report.analysis_tables import TableOptions, analysis_tables
-from mlem_core.report.formats import in_zip, pictures
+from mlem_core.report.formats import pictures, zip_files
 from mlem_core.report.methods import texts, uncertainty
 from mlem_core.report.portable import (
     model_names,
@@ -79,7 +79,7 @@ def write_archive(
     files |= {name: text.encode() for name, text in written.items()}
     files |= _figure_files(all_figures(context, report), images, report)
     with replacing(Path(target)) as temporary:
-        temporary.write_bytes(in_zip(files))
+        temporary.write_bytes(zip_files(files))
     return Path(target)
 
 
@@ -98,12 +98,12 @@ def _figure_files(
             progress(Progress("figures", None, done, len(drawn), "figures"))
             for form in pictures(images):
                 for path, content in form.write(figure, name, None).items():
-                    files[f"figures/{path}"] = content if images else _without_plotly(content)
+                    files[f"figures/{path}"] = content if images else _link_plotly(content)
     progress(Progress("figures", None, len(drawn), len(drawn), "figures"))
     return files if images else {**files, "figures/plotly.min.js": get_plotlyjs().encode()}
 
 
-def _without_plotly(page: bytes) -> bytes:
+def _link_plotly(page: bytes) -> bytes:
     """The page with the one copy of Plotly beside it instead of 4 MB in it."""
     for tag in (b"<script>", b'<script type="text/javascript">'):  # of Plotly 7, and of 6
         script = tag + get_plotlyjs().encode() + b"</script>"

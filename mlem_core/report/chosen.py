@@ -20,7 +20,7 @@ from mlem_core.base.typing import Layer
 from mlem_core.figures.plots import FIGURES, FigureContext, RenderedFigure, draw
 from mlem_core.figures.print_layout import Paper
 from mlem_core.report import formats
-from mlem_core.report.formats import FORMATS, as_latex, csv_bytes, in_zip
+from mlem_core.report.formats import FORMATS, as_latex, csv_bytes, zip_files
 
 LONGEST = {"title": 300, "caption": 4000}  # letters
 
@@ -129,4 +129,4 @@ def as_zip(
     ]
     files["report.md"] = "\n".join((*captions, texts["methods.md"])).encode()
     files["references.bib"] = texts["references.bib"].encode()
-    return in_zip(files)
+    return zip_files(files)

@@ -19,7 +19,7 @@ from mlem_core.base.parameters import Registry
 from mlem_core.extending import entry_modules
 from mlem_core.figures.context import RenderedFigure
 from mlem_core.figures.export import as_files
-from mlem_core.figures.print_layout import Paper, on_pages
+from mlem_core.figures.print_layout import Paper, print_pages
 from mlem_core.stimuli.stimulus_csv import write_table
 
 # What a document has to load: rules, tables over several pages, pictures.
@@ -282,11 +282,11 @@ class ExportFormat:
     ) -> tuple[str, Callable[[], bytes]]:
         """Name of the one file that is downloaded, a zip of several pages, and what gives it."""
         # A PDF has all pages.
-        pages = paper and self.name != "pdf" and len(pages_of(drawn, paper)) > 1
+        pages = paper and self.name != "pdf" and len(lay_out_pages(drawn, paper)) > 1
 
         def content() -> bytes:
             files = self.write(drawn, name, paper)
-            return in_zip(files) if pages else next(iter(files.values()))
+            return zip_files(files) if pages else next(iter(files.values()))
 
         return f"{name}.{'zip' if pages else self.name}", content
 
@@ -306,11 +306,11 @@ def pictures(images: bool) -> list[ExportFormat]:
     return [one for one in FORMATS.values() if one.printed and not one.resolution]
 
 
-def pages_of(drawn: RenderedFigure, paper: Paper) -> list[Figure]:
-    """Pages of a figure on a paper, laid out once for all of its files, see `on_pages`."""
+def lay_out_pages(drawn: RenderedFigure, paper: Paper) -> list[Figure]:
+    """Pages of a figure on a paper, laid out once for all of its files, see `print_pages`."""
     known: dict[Paper, list[Figure]] = vars(drawn).setdefault("_pages", {})
     if paper not in known:
-        known[paper] = on_pages(drawn.figure, paper)
+        known[paper] = print_pages(drawn.figure, paper)
     return known[paper]
 
 
@@ -324,7 +324,7 @@ def as_latex(drawn: RenderedFigure, name: str, paper: Paper, form: str = "pdf") 
     form : ending of the picture; LaTeX reads PDF
     """
     path, title = f"figures/{name}.{form}", drawn.title
-    size = paper.width_mm, len(pages_of(drawn, paper))
+    size = paper.width_mm, len(lay_out_pages(drawn, paper))
     picture = figure(path, size, drawn.caption, f"fig:{name}", title)
     return "\n".join((picture, table(drawn.printed, "", f"tab:{name}", title=title)))
 
@@ -332,7 +332,7 @@ def as_latex(drawn: RenderedFigure, name: str, paper: Paper, form: str = "pdf") 
 _DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can say
 
 
-def in_zip(files: Mapping[str, bytes]) -> bytes:
+def zip_files(files: Mapping[str, bytes]) -> bytes:
     """Content of a zip of files, the same for the same files."""
     target = BytesIO()
     with zipfile.ZipFile(target, "w") as archive:
@@ -354,7 +354,7 @@ def csv_bytes(table: pd.DataFrame) -> bytes:
 def _picture(drawn: RenderedFigure, name: str, paper: Paper | None, form: str) -> dict[str, bytes]:
     words = {"title": drawn.title or name, "caption": drawn.caption}
     paper = paper or Paper()
-    pages = drawn.figure if form == "html" else pages_of(drawn, paper)
+    pages = drawn.figure if form == "html" else lay_out_pages(drawn, paper)
     return as_files(pages, name, form, paper, **words)
 
 

@@ -85,7 +85,7 @@ def methods_paragraph(
     layers = results.scores.groupby("model", sort=False)["layer"].unique()
     models = {str(name): manifest["models"][name] for name in layers.index}
     versions = {name: version for name, version in manifest["versions"].items() if version}
-    units, of_no_text = Units.of(analysis.stimuli), analysis.stimuli.level == "stimulus"
+    units, of_no_text = Units.from_stimuli(analysis.stimuli), analysis.stimuli.level == "stimulus"
     errors, folds = results.pair_errors, results.folds["fold"]
     n_layers = len(results.similarity_rsa)
     text = _template().render(
@@ -134,7 +134,7 @@ def methods_paragraph(
         parts[::2] = [_escaped(part) for part in parts[::2]]
         parts[1::2] = [rf"\citep{{{','.join(keys)}}}" for keys in cited]
     else:
-        named = ["; ".join(in_words(key) for key in keys) for keys in cited]
+        named = ["; ".join(short_citation(key) for key in keys) for keys in cited]
         parts[::2] = [_escaped(part, as_markdown) for part in parts[::2]]
         parts[1::2] = [f"({names})" for names in named]
     return "".join(parts) + "\n"
@@ -157,7 +157,7 @@ def _draws(analysis: Analysis, selection: Selection) -> dict[str, Any]:
     chosen = analysis.manifest.get(CHOSEN, {}).get("estimator")
     return {
         "gain": fraction(GAIN) if chosen == selection.estimator else "",
-        "grouped": analysis.pairs_of(selection).tests.is_grouped,
+        "grouped": analysis.compute_pairs(selection).tests.is_grouped,
         "n_permutations": PERMUTATIONS,
         "n_orders": ORDERS * (len(selection.features) > EXACT_FEATURES),
     }
@@ -186,7 +186,7 @@ def uncertainty(shown: FigureContext) -> str:
         if "chance" in why.terms:
             of_units = zip(why.features["term"], why.features["unit"], strict=True)
             each = [f"{why.names.feature(name)} ({unit})" for name, unit in of_units]
-            over = Units.of(stimuli).over
+            over = Units.from_stimuli(stimuli).over
             said.append(f"Their 95 % CI are over {over}, {why.how}.")
             said.append(f"Labels of features were permuted among units: {listed(each)}.")
     if bounds is not None and shown.score_tests is not None:
@@ -245,14 +245,14 @@ def _model(name: str, facts: Mapping[str, Any], layers: Sequence[int], names: Na
             "" if facts["dtype"] == "float32" else str(facts["dtype"]),
         )
         about = ", ".join(filter(None, parts))
-    cited = _of_model(name, facts)
+    cited = _model_keys(name, facts)
     cite = f" [@{', '.join(cited)}]" if cited else ""
     called = names.model(name)
     about = about if called == name else f"{name}, {about}"
     return f"{called} ({about}; layer{'s' * (len(layers) > 1)} {span(layers)}){cite}"
 
 
-def _of_model(name: str, facts: Mapping[str, Any]) -> tuple[str, ...]:
+def _model_keys(name: str, facts: Mapping[str, Any]) -> tuple[str, ...]:
     """Keys of what a model is from; none where it is not known.
 
     Parameters
@@ -265,7 +265,7 @@ def _of_model(name: str, facts: Mapping[str, Any]) -> tuple[str, ...]:
     return _BY_ARCHITECTURE.get(str(facts.get("architecture")), ())
 
 
-def in_words(key: str) -> str:
+def short_citation(key: str) -> str:
     """ "Salle et al., 2024" of "salle2024"."""
     fields = dict(re.findall(r"^  (\w+) = \{(.*)\},$", _ENTRIES[key], re.MULTILINE))
     names = [author.partition(",")[0] for author in fields["author"].split(" and ")]
@@ -276,6 +276,6 @@ def in_words(key: str) -> str:
 
 def bibtex(manifest: Mapping[str, Any]) -> str:
     """Entries of the method's papers and of the models that an analysis used, where known."""
-    used = [key for name, facts in manifest["models"].items() for key in _of_model(name, facts)]
+    used = [key for name, facts in manifest["models"].items() for key in _model_keys(name, facts)]
     fits = [spec.reference for spec in ESTIMATORS.values() if spec.reference]
     return "\n\n".join(_ENTRIES[key] for key in dict.fromkeys((*METHOD, *fits, *used))) + "\n"

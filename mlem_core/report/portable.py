@@ -17,7 +17,7 @@ from mlem_core.analysis.source import as_written
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.labels import Names
 from mlem_core.figures.context import FigureContext, FigureOptions
-from mlem_core.representations.model_paths import place_of
+from mlem_core.representations.model_paths import find_local_model
 from mlem_core.representations.registry import base_name, comes_along, packaged
 from mlem_core.stimuli.saved_stimuli import STIMULI
 
@@ -35,7 +35,7 @@ def model_names(analysis: Analysis) -> dict[str, str]:
     names: dict[str, str] = {}
     for path in dict.fromkeys(map(base_name, spec.models)):
         absolute = os.path.isabs(os.path.expanduser(path))
-        if comes_along(path) or not (absolute or place_of(path)):
+        if comes_along(path) or not (absolute or find_local_model(path)):
             continue
         # Behind the @ stands the training step.
         stem, at, step = (Path(path).name or "model").partition("@")

@@ -25,7 +25,7 @@ from mlem_core.base.errors import InputError, readable
 from mlem_core.base.files import ScratchFolder
 from mlem_core.base.resources import check_memory
 from mlem_core.base.text import short
-from mlem_core.stimuli.columns import NUMBER, number_of, rows_of_numbers, text_of
+from mlem_core.stimuli.columns import NUMBER, cell_text, parse_number, rows_of_numbers
 from mlem_core.stimuli.neural_rows import are_distances
 from mlem_core.storage.digests import Stamp, stamp
 
@@ -144,7 +144,7 @@ def _check_length(shape: tuple[int, ...], dtype: np.dtype[Any], n_bytes: int) ->
         raise ValueError(f"{n_bytes} bytes for an array of {expected} bytes of {dtype}")
 
 
-def _in_npz(path: Path) -> Iterator[tuple[str, FileArray]]:
+def _list_npz(path: Path) -> Iterator[tuple[str, FileArray]]:
     with zipfile.ZipFile(path) as archive, path.open("rb") as raw:
         for member in archive.infolist():
             name = member.filename.removesuffix(".npy")
@@ -193,7 +193,7 @@ def _read_packed(path: Path, name: str) -> NDArray[Any]:
     return _with_header(read)
 
 
-def _in_npy(path: Path) -> Iterator[tuple[str, FileArray]]:
+def _list_npy(path: Path) -> Iterator[tuple[str, FileArray]]:
     with path.open("rb") as file:
         shape, _, dtype = _npy_header(file)
     if not dtype.hasobject:
@@ -201,7 +201,7 @@ def _in_npy(path: Path) -> Iterator[tuple[str, FileArray]]:
     yield "layer_00", FileArray(shape, str(dtype), _problem(dtype), partial(npy_file, path))
 
 
-def _in_safetensors(path: Path) -> Iterator[tuple[str, FileArray]]:
+def _list_safetensors(path: Path) -> Iterator[tuple[str, FileArray]]:
     from safetensors import safe_open
 
     with safe_open(path, framework="numpy") as file:
@@ -225,7 +225,7 @@ def _read_safetensors(path: Path, name: str) -> NDArray[Any]:
     return np.asarray(tensor.numpy())
 
 
-def _in_mat(path: Path) -> Iterator[tuple[str, FileArray]]:
+def _list_mat(path: Path) -> Iterator[tuple[str, FileArray]]:
     from scipy.io import whosmat
     from scipy.io.matlab import matfile_version
 
@@ -285,12 +285,17 @@ def _unpacked_mat(path: Path, now: Stamp | None, names: tuple[str, ...]) -> Scra
     return folder
 
 
-_READERS = {".npz": _in_npz, ".npy": _in_npy, ".safetensors": _in_safetensors, ".mat": _in_mat}
+_READERS = {
+    ".npz": _list_npz,
+    ".npy": _list_npy,
+    ".safetensors": _list_safetensors,
+    ".mat": _list_mat,
+}
 # Endings of files that can hold representations.
 FORMATS = (*_READERS, ".csv")
 
 
-def arrays_in(path: Path, first_column: str = "") -> dict[str, FileArray]:
+def read_arrays(path: Path, first_column: str = "") -> dict[str, FileArray]:
     """The arrays of a file of a known format, by their names; raises `InputError` for damage."""
     suffix = path.suffix.lower()
     if suffix == ".csv":
@@ -331,7 +336,7 @@ def _csv_arrays(path: Path, first_column: str) -> dict[str, FileArray]:
             "NAME=unit or NAME=names)."
         )
     if first_column == "names" and not names:
-        names = tuple(str(text_of(number)) for number in table.numbers[:, 0].tolist())
+        names = tuple(str(cell_text(number)) for number in table.numbers[:, 0].tolist())
 
     def read() -> NDArray[Any]:
         table = _parse_csv(path, stamp(path))
@@ -380,7 +385,7 @@ def _parse_csv(path: Path, now: Stamp | None) -> _Csv:
     ):
         lines = filter(None, csv.reader(file, strict=True))
         first, second = next(lines, []), next(lines, [])
-        is_number = [number_of(cell) is not None for cell in second]
+        is_number = [parse_number(cell) is not None for cell in second]
         # Names stand before numbers.
         named = int(bool(second and second[0].strip()) and not is_number[0] and any(is_number))
         header = _has_header(path, first[named:])
@@ -394,7 +399,7 @@ def _has_header(path: Path, first: list[str]) -> bool:
     if not first:
         raise InputError(f"{path.name} is empty; expected a row of numbers for each stimulus.")
     # A header is a first row with a name in it, or the numbers 0, 1, 2 ... of the columns.
-    names = [cell for cell in first if number_of(cell) is None]
+    names = [cell for cell in first if parse_number(cell) is None]
     if names and (numbers := [c for c in first if NUMBER.fullmatch(c) and not c.isdigit()]):
         raise InputError(
             f"the first row of {path.name} has {names[0][:40]!r} beside numbers such as "

@@ -24,17 +24,17 @@ from mlem_core.representations.array_files import (
     CountsRows,
     FileArray,
     array_name,
-    arrays_in,
     plain_name,
+    read_arrays,
 )
 from mlem_core.stimuli.neural_rows import (
     TOLERANCE,
     are_distances,
     check_finite,
     checked_distances,
+    drop_rounding,
     not_finite,
     order_by_name,
-    without_rounding,
 )
 from mlem_core.stimuli.stimulus_set import StimulusSet
 from mlem_core.storage.digests import Digested, Watched
@@ -66,7 +66,7 @@ class HowRead(TypedDict, total=False):
 class Arrays:
     """A checked file.
 
-    names : layer -> array; numbered as in `in_natural_order` where no array is called `layer_00`
+    names : layer -> array; numbered as in `natural_order` where no array is called `layer_00`
     named : whether the arrays have names of their own, which are those of the layers
     read(layer) : its (n_stimuli, n_units) array, memory-mapped where the file has it as floats of
         at least 32 bits, not compressed; where there are repetitions, (n_repetitions, n_stimuli,
@@ -110,7 +110,7 @@ def open_arrays(path: Path, stimuli: StimulusSet, **how: Unpack[HowRead]) -> Arr
     check_format(path, how.get("first_column", ""))
     distances = how.get("distances", False)
     try:
-        file = Digested.of(path)
+        file = Digested.from_file(path)
         watched = Watched(file.digest, (file,))
         arrays, labels = _with_labels(path, how)
         order, n_rows, notes = _order(path, labels, stimuli)
@@ -138,7 +138,7 @@ def open_arrays(path: Path, stimuli: StimulusSet, **how: Unpack[HowRead]) -> Arr
                 counts.append(f"{np.count_nonzero(~measured):,} of {of} in {plain_name(name)}")
         if len(bad) == len(names):
             raise InputError(next(iter(bad.values())))
-        if not distances and all(_of_pairs(arrays[name], n_rows) for name in names.values()):
+        if not distances and all(_may_hold_pairs(arrays[name], n_rows) for name in names.values()):
             notes.append(
                 f"{path.name} has a column for each stimulus and its lowest or highest number on "
                 "the diagonal, as distances or similarities have, but its columns are read as "
@@ -161,7 +161,7 @@ def open_arrays(path: Path, stimuli: StimulusSet, **how: Unpack[HowRead]) -> Arr
             array = array[..., units[layer]]
         if order is not None:
             array = array[np.ix_(order, order)] if distances else array[..., order, :]
-        return without_rounding(array) if distances else array
+        return drop_rounding(array) if distances else array
 
     return Arrays(
         digest=watched.digest,
@@ -226,7 +226,7 @@ def _check_layer(
     return "", measured
 
 
-def _of_pairs(array: FileArray, n: int) -> bool:
+def _may_hold_pairs(array: FileArray, n: int) -> bool:
     """Whether an array may hold distances or similarities of n stimuli, a triangle of them too."""
     if array.shape != (n, n):
         return False
@@ -238,7 +238,7 @@ def _of_pairs(array: FileArray, n: int) -> bool:
 
 def _with_labels(path: Path, how: HowRead) -> tuple[dict[str, FileArray], dict[str, FileArray]]:
     """The arrays of numbers of a file, and those of texts beside them."""
-    arrays = arrays_in(path, how.get("first_column", ""))
+    arrays = read_arrays(path, how.get("first_column", ""))
     numbers = {name: array for name, array in arrays.items() if not array.is_text}
     if not numbers:
         return arrays, {}
@@ -288,7 +288,7 @@ def _taken(
     """The arrays of a file: of one subject, and distances as squares."""
     subject, n_pairs = how.get("subject", 0), n_stimuli * (n_stimuli - 1) // 2
     for name, array in arrays.items() if subject else ():
-        arrays[name] = _of_subject(array, array_name(name, path), subject)
+        arrays[name] = _select_subject(array, array_name(name, path), subject)
     for name, array in arrays.items() if how.get("distances") else ():
         if array.shape in ((n_pairs,), (1, n_pairs), (n_pairs, 1)):
             square = partial(_square, array)
@@ -296,7 +296,7 @@ def _taken(
     return arrays
 
 
-def _of_subject(array: FileArray, where: str, subject: int) -> FileArray:
+def _select_subject(array: FileArray, where: str, subject: int) -> FileArray:
     if len(array.shape) < 2 or array.shape[0] < subject:
         raise InputError(
             f"{where} has the shape {array.shape}, which has no subject {subject}; "
@@ -383,7 +383,7 @@ def _layers(path: Path, names: Iterable[str], by_number: bool = False) -> dict[i
     if not layers and by_number:
         names = sorted(names, key=partial(_number, path))
     elif not layers:
-        names = in_natural_order(names)
+        names = natural_order(names)
     layers = dict(sorted(layers.items())) if layers else dict(enumerate(names))
     if len(layers) > MOST_LAYERS:
         raise InputError(
@@ -393,7 +393,7 @@ def _layers(path: Path, names: Iterable[str], by_number: bool = False) -> dict[i
     return layers
 
 
-def in_natural_order(names: Sequence[str]) -> list[str]:
+def natural_order(names: Sequence[str]) -> list[str]:
     """Names, those that differ in their numbers alone in the order of these: 2 before 10.
 
     Others stay where they are.

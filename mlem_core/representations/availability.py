@@ -81,7 +81,7 @@ class ModelAvailability:
     problem: str = ""
 
 
-def look_up(name: str) -> ModelAvailability:
+def check_availability(name: str) -> ModelAvailability:
     """Whether the model that a name stands for can be had; takes at most some seconds."""
     base = base_name(name)
     known = MODELS.get(base.partition("@")[0])

@@ -153,7 +153,7 @@ def _facts(
         "device": loaded.device,
         "torch": torch.__version__,
         "transformers": transformers.__version__,
-        "kernels": forward.kernels_of(loaded.model),
+        "kernels": forward.fast_kernels(loaded.model),
     }
 
 
@@ -208,7 +208,7 @@ def _pooled_layers(
         forward.each_layer(loaded, inputs.to(loaded.device), rows.take, layers)
         return rows.arrays()
     except RuntimeError as error:
-        if not _out_of_memory(error):
+        if not _is_memory_error(error):
             raise
         return None
 
@@ -282,7 +282,7 @@ def _halves(batch: IntArray, too_many: int) -> Iterator[IntArray]:
         yield batch[: len(batch) // 2]
 
 
-def _out_of_memory(error: RuntimeError) -> bool:
+def _is_memory_error(error: RuntimeError) -> bool:
     import torch
 
     # On the CPU it is a RuntimeError like any other, and in CUDA's libraries too.

@@ -231,7 +231,7 @@ def is_causal(model: Any, n_layers: int, tokens: Sequence[int]) -> bool:
     return n_causal > len(places) / 2
 
 
-def kernels_of(model: Any) -> dict[str, str]:
+def fast_kernels(model: Any) -> dict[str, str]:
     """The packages with fast kernels for Mamba that transformers took for a model, with versions.
 
     It takes those that it can import, whatever the device, as it loads the code of the model.

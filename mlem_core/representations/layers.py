@@ -117,7 +117,7 @@ def from_model(
     """
     report = progress or (lambda done, total: None)
     n_sentences = len(set(stimuli.sentences))
-    key = depends_on(stimuli, model, options)
+    key = entry_key(stimuli, model, options)
     if options.layers is not None:
         stored = kept_states(stimuli, model, store, options)
         if stored is not None:
@@ -151,13 +151,13 @@ def kept_states(
 
     In the place of some layers they may be all of them.
     """
-    folder = store.find(STAGE, VERSION, **depends_on(stimuli, model, options))
+    folder = store.find(STAGE, VERSION, **entry_key(stimuli, model, options))
     if folder is None and options.layers is not None:
         return kept_states(stimuli, model, store, replace(options, layers=None))
     return None if folder is None else _stored(folder, stimuli, model)
 
 
-def depends_on(
+def entry_key(
     stimuli: StimulusSet, model: str | LoadedModel, options: ExtractionOptions
 ) -> dict[str, Any]:
     """The key of the entry of hidden states beside `STAGE` and `VERSION`: all they depend on.

@@ -41,7 +41,7 @@ _FILES: dict[str, Any] = {
 }
 
 
-def place_of(name: str) -> Path | None:
+def find_local_model(name: str) -> Path | None:
     """The folder or file of a model that is on this machine under that name; None for neither."""
     path = Path(os.path.expanduser(name))  # leaves an unknown user's home as it is
     return path if name.strip() and "\0" not in name and path.exists() else None
@@ -78,7 +78,7 @@ def read_config(name: str, folder: Path) -> dict[str, Any]:
 
 def unread_weights(name: str) -> list[str]:
     """A sentence where a model folder has pickled weights newer than those that are read."""
-    folder = place_of(name)
+    folder = find_local_model(name)
     safe = [] if folder is None else [file.stat().st_mtime for file in folder.glob("*.safetensors")]
     if folder is None or not safe:
         return []
@@ -200,11 +200,11 @@ def _or_cached(name: str, revision: str | None, get: Callable[[], Path]) -> Path
 
 
 def size(name: str, revision: str | None = None) -> int:
-    """The bytes that `snapshot` would fetch; raises as it does, and `without_safetensors`."""
+    """The bytes that `snapshot` would fetch; raises as it does, and `no_safetensors_error`."""
     info = _asked(name, endpoint(), revision, files_metadata=True)
     files = {file.rfilename: file.size or 0 for file in info.siblings or ()}
     if not _has_weights(files):
-        raise without_safetensors(name + (f"@{revision}" if revision else ""))
+        raise no_safetensors_error(name + (f"@{revision}" if revision else ""))
     return sum(
         size
         for file, size in files.items()
@@ -212,7 +212,7 @@ def size(name: str, revision: str | None = None) -> int:
     )
 
 
-def without_safetensors(name: str) -> InputError:
+def no_safetensors_error(name: str) -> InputError:
     """Refusal of a hub model whose revision has no safetensors; it names one that has."""
     id, revision = name.partition("@")[0], None
     with contextlib.suppress(Exception):  # of whatever library is in between

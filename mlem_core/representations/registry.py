@@ -28,7 +28,7 @@ from mlem_core.representations.model_paths import (
     READ,
     check_files,
     check_gguf,
-    place_of,
+    find_local_model,
 )
 from mlem_core.storage.digests import Digested, Watched
 
@@ -141,7 +141,7 @@ def packaged() -> tuple[str, ...]:
     return tuple(model.name for model in MODELS.values() if model.package)
 
 
-def on_hub() -> tuple[str, ...]:
+def hub_models() -> tuple[str, ...]:
     """The built-in models that are fetched from the hub."""
     return tuple(model.name for model in MODELS.values() if not model.package)
 
@@ -184,7 +184,7 @@ class ModelFiles:
         if self.gguf is not None:
             check_gguf(name, self.folder / self.gguf)
         elif re.fullmatch(_OF_HUB, self.version) and not list(self.folder.glob("*.safetensors")):
-            raise model_paths.without_safetensors(base_name(name))
+            raise model_paths.no_safetensors_error(base_name(name))
         else:
             check_files(name, self.folder)
 
@@ -199,7 +199,7 @@ class ModelFiles:
             parts: tuple[Digested, ...] = ()
             digests = [self.adapter.name]  # the hub's commit
             if not re.fullmatch(_OF_HUB, digests[0]):
-                parts = tuple(Digested.of(self.adapter / file) for file in ADAPTER)
+                parts = tuple(Digested.from_file(self.adapter / file) for file in ADAPTER)
                 digests = [part.digest for part in parts]
             text = " ".join((base.digest, *digests))
             return Watched(hashlib.sha256(text.encode()).hexdigest(), (*base.files, *parts))
@@ -212,7 +212,7 @@ class ModelFiles:
             if self.packed is not None:  # the weights of other seeds and steps lie beside
                 weights = self.folder / self.packed
                 files = [f for f in files if f.suffix != ".safetensors" or f == weights]
-        each = tuple(map(Digested.of, files))
+        each = tuple(map(Digested.from_file, files))
         lines = "".join(f"{file.path.name} {file.digest}\n" for file in each)
         return Watched(hashlib.sha256(lines.encode()).hexdigest(), each)
 
@@ -263,10 +263,10 @@ def locate(name: str, fetch: Callable[[str, str | None], Path] | None = None) ->
             locate(control["name"], fetch), note=f"random weights, seed {seed}", seed=seed
         )
     if name in packaged():
-        return _in_package(MODELS[name])
-    if "+" in name and place_of(name) is None:
+        return _package_files(MODELS[name])
+    if "+" in name and find_local_model(name) is None:
         base, _, adapter = name.rpartition("+")
-        local = place_of(adapter)
+        local = find_local_model(adapter)
         folder = locate(adapter, fetch).folder if local is None else local
         files, note = locate(base, fetch), f"with the adapter {local.name if local else adapter}"
         if fetch is None or local is not None:
@@ -284,9 +284,9 @@ def locate(name: str, fetch: Callable[[str, str | None], Path] | None = None) ->
         return _variant(name)
     if not name.strip():
         raise InputError(f"a model has the name {name!r}; the choices begin with {packaged()[0]}.")
-    path = place_of(name)
+    path = find_local_model(name)
     if path is not None and path.is_dir():
-        return _in_folder(name, path)
+        return _folder_files(name, path)
     if path is not None:
         if path.suffix != ".gguf":
             raise InputError(
@@ -319,7 +319,7 @@ def seeds(name: str) -> tuple[str, ...]:
     return tuple(f"{name}@seed{n}" if n else name for n in variants(name, "seed"))
 
 
-def of_several_seeds() -> dict[str, tuple[str, ...]]:
+def models_with_seeds() -> dict[str, tuple[str, ...]]:
     """The kinds of small models of our own with more than one seed, and the names of these."""
     kinds = {name: seeds(name) for name, model in MODELS.items() if model.packed}
     return {name: members for name, members in kinds.items() if len(members) > 1}
@@ -328,7 +328,7 @@ def of_several_seeds() -> dict[str, tuple[str, ...]]:
 def _variant(name: str) -> ModelFiles:
     """A small model of our own of another seed, or as it was after so many steps of training."""
     base, _, revision = name.partition("@")
-    files, match = _in_package(MODELS[base]), _VARIANT.fullmatch(name)
+    files, match = _package_files(MODELS[base]), _VARIANT.fullmatch(name)
     packed = f"{match['what']}-{int(match['number'])}.safetensors" if match else ""
     if not match or packed == SEED_0 or not (files.folder / packed).is_file():
         choices = [f"@seed{n}" for n in variants(base, "seed") if n]
@@ -357,7 +357,7 @@ def check_hub_name(name: str) -> None:
         raise InputError(f"the model {name!r} names no revision; expected one behind the @.")
 
 
-def _in_package(model: BuiltInModel) -> ModelFiles:
+def _package_files(model: BuiltInModel) -> ModelFiles:
     folder = model.path()
     if folder is None:
         raise ModelUnavailable(
@@ -371,7 +371,7 @@ def _in_package(model: BuiltInModel) -> ModelFiles:
     return ModelFiles(folder, model.gguf, version, model.note, packed=model.packed)
 
 
-def _in_folder(name: str, folder: Path) -> ModelFiles:
+def _folder_files(name: str, folder: Path) -> ModelFiles:
     ggufs = sorted(file.name for file in folder.glob("*.gguf"))
     if not ggufs or list(folder.glob("*.safetensors*")):
         return ModelFiles(folder)

@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, check_choice
-from mlem_core.base.parameters import names_in
+from mlem_core.base.parameters import split_names
 from mlem_core.base.text import short
 
 Kind = Literal["ordered", "nominal", "vector", "rdm"]
@@ -84,7 +84,7 @@ def missing_marks(cells: Cells, marks: Sequence[str] | None = None) -> set[str]:
     return never | strokes if words else never
 
 
-def without_marks(cells: Cells, marks: Sequence[str] | None = None) -> list[str | None]:
+def strip_marks(cells: Cells, marks: Sequence[str] | None = None) -> list[str | None]:
     """The stripped cells of a feature column; empty ones and missing values are None."""
     missing = missing_marks(cells, marks) | {""}
 
@@ -170,7 +170,7 @@ def is_like_number(cell: str) -> bool:
 
 def override_kinds(kinds: dict[str, Kind], ordered: Iterable[str], nominal: Iterable[str]) -> None:
     """Set the kinds that the user names."""
-    ordered, nominal = names_in(ordered), names_in(nominal)
+    ordered, nominal = split_names(ordered), split_names(nominal)
     for name in (*ordered, *nominal):
         check_choice("feature", name, kinds)
         if name in ordered and name in nominal:
@@ -180,7 +180,7 @@ def override_kinds(kinds: dict[str, Kind], ordered: Iterable[str], nominal: Iter
         kinds[name] = "ordered" if name in ordered else "nominal"
 
 
-def number_of(cell: str) -> float | None:
+def parse_number(cell: str) -> float | None:
     """The number that a cell says, nan and inf too; None for signs that Python alone takes for
     parts of one: 1_0, १२."""
     try:
@@ -210,7 +210,7 @@ def rows_of_numbers(
                 f"row {at} of {what} has {len(cells)} cells, the first has {n_cells}; expected "
                 f"{expected}."
             )
-        numbers = list(map(number_of, cells[names:]))
+        numbers = list(map(parse_number, cells[names:]))
         if None in numbers:
             column = numbers.index(None) + names
             cell = short(cells[column]) if cells[column] else "an empty cell"
@@ -255,7 +255,7 @@ def _numbers(name: str, cells: Cells) -> pd.Series[Any]:
     return pd.Series(numbers.astype(np.int64) if is_whole.all() else numbers)
 
 
-def text_of(value: Any) -> str | None:
+def cell_text(value: Any) -> str | None:
     """A cell as text; missing (None, NaN, empty) as None, whole numbers without a decimal point."""
     if value is None or value is pd.NA or value == "":
         return None
@@ -268,16 +268,16 @@ def text_of(value: Any) -> str | None:
 
 
 def text_of_value(value: Any) -> str | None:
-    """A cell as text, see `text_of`; dates as 2024-07-23."""
+    """A cell as text, see `cell_text`; dates as 2024-07-23."""
     if isinstance(value, datetime.datetime) and not any(value.timetuple()[3:6]):
         value = value.date()
     if isinstance(value, (datetime.date, datetime.time)):
         return value.isoformat()
-    return text_of(value)
+    return cell_text(value)
 
 
 def coded(column: pd.Series[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """A column as codes (n_rows,) into its distinct texts, see `text_of`.
+    """A column as codes (n_rows,) into its distinct texts, see `cell_text`.
 
     The last one of the distinct texts (n_distinct + 1,) is None, of code -1; the others are in the
     order in which they first occur.
@@ -286,14 +286,14 @@ def coded(column: pd.Series[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:
     one_text = column.dtype != object or set(map(type, column)) <= {str, float, NoneType}
     one_text &= getattr(column.dtype, "isnative", True)  # pandas counts no others
     if not (one_text and (column.dtype.kind in "biuf" or column.dtype in ("str", object))):
-        column = pd.Series([text_of(cell) for cell in column], dtype=object)
+        column = pd.Series([cell_text(cell) for cell in column], dtype=object)
     codes, distinct = pd.factorize(column)
-    texts = np.array([*map(text_of, distinct.tolist()), None], dtype=object)
+    texts = np.array([*map(cell_text, distinct.tolist()), None], dtype=object)
     return np.asarray(codes, dtype=np.int64), texts
 
 
 def texts(column: pd.Series[Any]) -> list[str | None]:
-    """The cells of a column as `text_of` has them: (n_rows,)."""
+    """The cells of a column as `cell_text` has them: (n_rows,)."""
     codes, distinct = coded(column)
     cells: list[str | None] = distinct[codes].tolist()
     return cells

@@ -94,7 +94,7 @@ def fold_pairs(folds: IntArray) -> IntArray:
     return np.where((folds < 0)[:, None], between, folds[:, None])
 
 
-def in_training(folds: IntArray, fold: int) -> NDArray[np.bool_]:
+def is_training(folds: IntArray, fold: int) -> NDArray[np.bool_]:
     """(n_stimuli,) whether each stimulus trains the model that a fold tests."""
     return (fold_pairs(folds) != fold).all(axis=1)
 

@@ -183,7 +183,7 @@ def exchanges(stimuli: StimulusSet, folds: IntArray, feature: str) -> tuple[Exch
     units = recurring_units(stimuli)
     agreement = unit_agreement(stimuli, feature)
     ways = [
-        Exchange(unit, units[unit], strata_of(np.bincount(units[unit])), share)
+        Exchange(unit, units[unit], size_strata(np.bincount(units[unit])), share)
         for unit, share in sorted(agreement.items(), key=lambda item: -item[1])
         if share >= NEARLY
     ]
@@ -197,7 +197,7 @@ def stimulus_exchange(folds: IntArray) -> Exchange:
     return Exchange(STIMULUS, np.arange(len(folds)), _numbers(folds))
 
 
-def level_of(stimuli: StimulusSet, feature: str) -> str:
+def constant_unit(stimuli: StimulusSet, feature: str) -> str:
     """The first kind of unit on which a feature is constant, such as "word"; else "stimulus"."""
     settled = unit_agreement(stimuli, feature)
     return next((unit for unit, share in settled.items() if share >= 1.0), STIMULUS)
@@ -246,7 +246,7 @@ def _mean_difference(values: FloatArray, units: IntArray) -> float:
     return float(max(total, 0.0) / pairs) if pairs else np.nan
 
 
-def strata_of(sizes: IntArray) -> IntArray:
+def size_strata(sizes: IntArray) -> IntArray:
     """(n_units,) the stratum of units of about the same size, `STRATUM` units in each at least.
 
     Units of one size are in one stratum; with fewer than `STRATUM` units, all are.

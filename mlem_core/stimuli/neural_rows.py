@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import short, some
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.stimuli.columns import text_of, texts
+from mlem_core.stimuli.columns import cell_text, texts
 from mlem_core.stimuli.stimulus_set import StimulusSet
 
 # By what share of the largest distance a matrix may be off from a symmetric one with a diagonal
@@ -85,7 +85,7 @@ def index_order(index: pd.Index, X: StimulusSet | pd.DataFrame, name: str) -> In
     if len(index) != len(theirs) or index.equals(theirs):
         return places
     counts = [labels.equals(pd.RangeIndex(len(labels))) for labels in (index, theirs)]
-    names, wanted = ([str(text_of(labels)) for labels in each] for each in (index, theirs))
+    names, wanted = ([str(cell_text(labels)) for labels in each] for each in (index, theirs))
     if not any(counts):
         return rows_by_name(names, wanted, name, "index")
     if index.is_unique and index.isin(theirs).all():
@@ -122,7 +122,7 @@ def naming_column(
     known = set(names)
     columns = {str(column): texts(stimuli.table[column]) for column in stimuli.table}
     if stimuli.level == "word":
-        columns.setdefault("word", list(map(text_of, stimuli.words)))
+        columns.setdefault("word", list(map(cell_text, stimuli.words)))
     if corner in columns:
         columns = {corner: columns[corner]}
     n_known = {column: len(known & set(cells)) for column, cells in columns.items()}
@@ -212,7 +212,7 @@ def check_finite(array: NDArray[Any], what: str) -> None:
         )
 
 
-def without_rounding(square: NDArray[Any]) -> NDArray[Any]:
+def drop_rounding(square: NDArray[Any]) -> NDArray[Any]:
     """Distances (n, n) with a diagonal of 0, and 0 where rounding alone left less.
 
     Nobody compares a stimulus with itself: cosines of 32 bits leave ±1e-7 on the diagonal, MATLAB
@@ -234,7 +234,7 @@ def without_rounding(square: NDArray[Any]) -> NDArray[Any]:
 def checked_distances(
     square: NDArray[Any], what: str, names: Sequence[str] = (), *, complete: bool = True
 ) -> NDArray[Any]:
-    """Distances (n, n) `without_rounding`.
+    """Distances (n, n) `drop_rounding`.
 
     Parameters
     ----------
@@ -251,7 +251,7 @@ def checked_distances(
             f"{what} is of shape {shape}; expected a square matrix of distances, as many rows as "
             "columns."
         )
-    square = without_rounding(square)
+    square = drop_rounding(square)
     half = ""
     if not (np.tril(square, -1).any() and np.triu(square, 1).any()):
         half = ": fill the triangle that is 0 from the other one"

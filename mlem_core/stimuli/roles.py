@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import InputError, check_choice
-from mlem_core.base.parameters import names_in
+from mlem_core.base.parameters import split_names
 from mlem_core.base.text import listed, short, some
 from mlem_core.stimuli import table_warnings as doubts
 from mlem_core.stimuli import word_numbers
@@ -104,7 +104,7 @@ def guess_roles(table: Table) -> dict[str, str]:
     index, word = _first(names, _INDICES), _first(names, _WORDS)
     inside = word and sentence and _share_inside(frame[word], frame[sentence]) >= 0.5
     if index is None and inside:
-        index = _numbers_for(table, str(word), str(sentence))
+        index = _find_word_numbers(table, str(word), str(sentence))
     span = SPAN if set(SPAN) <= set(names) else ()
     if word and _first(names, _GROUPS) and _first(names, _SENTENCES) is None and not inside:
         # A word a row, and no sentence.
@@ -274,7 +274,7 @@ def read_csv(
     120 sentences of s.csv: colour (nominal) and size (nominal)
     """
     table = read_table(source, name, read_as)
-    ordered, nominal = names_in(ordered), names_in(nominal)
+    ordered, nominal = split_names(ordered), split_names(nominal)
     kinds = {**dict.fromkeys(nominal, "nominal"), **dict.fromkeys(ordered, "ordered")}
     stimuli = apply_roles(table, roles, kinds, counts_from)
     if kinds:  # once more by the feature's name, so that a mistake names the features
@@ -365,26 +365,28 @@ def _doubts(
             "the columns above it if it is a stimulus."
         )
     if of_text:
-        yield from map(Doubt, doubts.of_sentences(sentences))
+        yield from map(Doubt, doubts.sentence_findings(sentences))
         ignored = [column for column in having(column_roles, "ignore") if column not in requested]
         yield from map(Doubt, _second_sentences(sentence, ignored, table))
     groups = having(column_roles, "sentence_id")
     for column in groups if of_text else ():
         yield from map(Doubt, doubts.group_doubts(column, table.stripped(column), sentences))
     if not groups:
-        yield from map(Doubt, doubts.of_spellings(f"the column {short(sentence)}", sentences))
+        yield from map(Doubt, doubts.spelling_finding(f"the column {short(sentence)}", sentences))
     for column in having(column_roles, "item"):
         cells = table.stripped(column)
-        yield from map(Doubt, doubts.of_spellings(f"the column {short(column)}", cells))
+        yield from map(Doubt, doubts.spelling_finding(f"the column {short(column)}", cells))
     for column in having(column_roles, "nominal"):
         detected = table.read_as.missing is None
-        names = doubts.of_names(column, table.values(column), column not in requested, detected)
+        names = doubts.nominal_findings(
+            column, table.values(column), column not in requested, detected
+        )
         yield from map(Doubt, names)
-        yield from doubts.of_dates(column, table.values(column))
+        yield from doubts.date_findings(column, table.values(column))
     guessed = {k: table.values(k) for k in having(column_roles, "ordered") if k not in requested}
     for column, cells in guessed.items():
-        yield from doubts.of_numbers(column, cells, table.read_as.found)
-    yield from doubts.of_ordered(guessed, sentences)
+        yield from doubts.number_findings(column, cells, table.read_as.found)
+    yield from doubts.ordered_findings(guessed, sentences)
     if not of_text or having(column_roles, "word_index"):
         return
     for column, cells in guessed.items():
@@ -412,7 +414,7 @@ def _second_sentences(sentence: str, columns: Sequence[str], table: Table) -> It
         for column in columns
         if not column.startswith("_")
         and _mean_words(table.frame[column]) > max(least, 2.0)
-        and not _is_part_of(table.frame[sentence], table.frame[column])
+        and not _are_words_in_sentences(table.frame[sentence], table.frame[column])
     ]
     if others:
         yield (
@@ -422,7 +424,7 @@ def _second_sentences(sentence: str, columns: Sequence[str], table: Table) -> It
         )
 
 
-def _is_part_of(sentences: pd.Series[str], texts: pd.Series[str]) -> bool:
+def _are_words_in_sentences(sentences: pd.Series[str], texts: pd.Series[str]) -> bool:
     """Whether each text is whole words of its sentence, as a prefix is; an empty one is."""
     pairs = zip(sentences, texts.fillna(""), strict=True)
     return all(f"{text} " in f"{sentence} " for sentence, text in pairs)
@@ -454,7 +456,7 @@ def _share_inside(words: pd.Series[str], sentences: pd.Series[str]) -> float:
     return float(np.mean(times[there] > 0)) if there.any() else 0.0
 
 
-def _numbers_for(table: Table, word: str, sentence: str) -> str | None:
+def _find_word_numbers(table: Table, word: str, sentence: str) -> str | None:
     """The column of numbers that lead to each word, where a sentence has a word several times."""
     words, sentences = texts(table.frame[word]), texts(table.frame[sentence])
     if (occurrences(words, sentences)[0] <= 1).all():

@@ -24,10 +24,10 @@ from mlem_core.base.text import short, some
 from mlem_core.stimuli.columns import (
     NUMBER,
     Kind,
+    cell_text,
     feature_kind,
     guess_kind,
     override_kinds,
-    text_of,
     texts,
     typed_column,
 )
@@ -171,7 +171,7 @@ def from_cells(
     for column in names:
         distinct = columns[column].dropna().unique()
         if len(distinct) < 2:
-            only = [f"only the value {short(str(text_of(value)))}" for value in distinct]
+            only = [f"only the value {short(str(cell_text(value)))}" for value in distinct]
             values = only[0] if only else "no value"
             raise InputError(
                 f"the feature {column!r} has {values}, so that no two stimuli differ in it; "

@@ -22,7 +22,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, check_choice
-from mlem_core.base.parameters import names_in
+from mlem_core.base.parameters import split_names
 from mlem_core.base.text import listed, many, short, some
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.stimuli.columns import GIVEN, Kind, coded, override_kinds, texts, typed_column
@@ -155,7 +155,7 @@ class StimulusSet:
         """The word of each stimulus; in a sentence-level set the sentence."""
         if self.word_index is None:
             return self.sentences
-        return words_at(self.sentences, self.word_index)
+        return indexed_words(self.sentences, self.word_index)
 
     @property
     def item_name(self) -> str:
@@ -198,7 +198,7 @@ class StimulusSet:
         """
         if features is None:
             return self
-        features, names = names_in(features), [feature.name for feature in self.features]
+        features, names = split_names(features), [feature.name for feature in self.features]
         for name in features:
             check_choice("feature", name, names)
         selected = tuple(feature for feature in self.features if feature.name in features)
@@ -308,7 +308,7 @@ def word_span(text: str) -> tuple[int, int]:
     return first.start(), end
 
 
-def without_punctuation(word: str) -> str:
+def strip_punctuation(word: str) -> str:
     """A word in Unicode's composed form (NFC), without the punctuation around it (unless it is
     nothing else)."""
     word = unicodedata.normalize("NFC", word)
@@ -317,15 +317,15 @@ def without_punctuation(word: str) -> str:
 
 
 def bare(word: str) -> str:
-    """A word as words are compared: `without_punctuation` and without case.
+    """A word as words are compared: `strip_punctuation` and without case.
 
     Apostrophes are one. It has as many characters as the word with its case: ß stays one, and so
     does İ.
     """
-    return re.sub("[‘’ʼ]", "'", without_punctuation(word).lower().replace("i\u0307", "i"))
+    return re.sub("[‘’ʼ]", "'", strip_punctuation(word).lower().replace("i\u0307", "i"))
 
 
-def words_in(sentences: Sequence[str | None]) -> IntArray:
+def word_counts(sentences: Sequence[str | None]) -> IntArray:
     """Number of whitespace-separated words of each sentence: (n_rows,)."""
     count = cache(lambda text: len((text or "").split()))
     return np.array([*map(count, sentences)], dtype=np.int64)
@@ -336,7 +336,7 @@ def count_words(sentence: str) -> int:
     return sum(any(char.isalnum() for char in word) for word in sentence.split())
 
 
-def words_at(sentences: Sequence[str], index: IntArray) -> list[str]:
+def indexed_words(sentences: Sequence[str], index: IntArray) -> list[str]:
     """The word of each sentence at its index, which is from 0 and in the sentence: (n_rows,)."""
     split = lru_cache(_RECENT)(str.split)
     return [split(text)[place] for text, place in zip(sentences, index.tolist(), strict=True)]

@@ -22,7 +22,13 @@ from typing import Literal, get_args
 import pandas as pd
 
 from mlem_core.base.text import listed, many, short, some
-from mlem_core.stimuli.columns import MISSING_AMONG_NUMBERS, NUMBER, Cells, is_like_number, text_of
+from mlem_core.stimuli.columns import (
+    MISSING_AMONG_NUMBERS,
+    NUMBER,
+    Cells,
+    cell_text,
+    is_like_number,
+)
 
 _DAY = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])")
 _DAY_MONTH = re.compile(rf"{_DAY.pattern}|(0?[1-9]|[12]\d|3[01])\.(0?[1-9]|1[0-2])")
@@ -87,7 +93,7 @@ def folded(name: str) -> str:
     """A name without case, surplus spaces, signs that nobody sees, and ways to code a character."""
     text = name.strip()
     if NUMBER.fullmatch(text):
-        return text_of(float(text)) or ""
+        return cell_text(float(text)) or ""
     if not text.isascii():
         known = unicodedata.normalize("NFKC", text)
         text = "".join(char for char in known if unicodedata.category(char) != "Cf")
@@ -95,7 +101,7 @@ def folded(name: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def of_names(column: str, cells: Cells, guessed: bool, detected: bool) -> Iterator[str]:
+def nominal_findings(column: str, cells: Cells, guessed: bool, detected: bool) -> Iterator[str]:
     """Doubts about a nominal feature.
 
     Parameters
@@ -122,7 +128,7 @@ def of_names(column: str, cells: Cells, guessed: bool, detected: bool) -> Iterat
             f"The feature {short(column)} is nominal because the file has its numbers as text: "
             "give the column the role ordered if their differences matter."
         )
-    yield from of_spellings(f"the feature {short(column)}", cells)
+    yield from spelling_finding(f"the feature {short(column)}", cells)
     if len(values) > 2 and {value.casefold() for value in values} <= _TRUTHS:
         yield (
             f"The feature {short(column)} has yes and no in several ways, which count as different "
@@ -134,12 +140,12 @@ def of_names(column: str, cells: Cells, guessed: bool, detected: bool) -> Iterat
     if guessed and detected and all(any(map(str.isalnum, cell)) for cell in values - marks):
         for mark in sorted(marks):
             yield (
-                f"In the feature {short(column)} {_at(mark, cells)} counts as a value: empty such "
-                "cells, or name it as a missing value, if it says that there is none."
+                f"In the feature {short(column)} {_where(mark, cells)} counts as a value: empty "
+                "such cells, or name it as a missing value, if it says that there is none."
             )
 
 
-def of_numbers(column: str, cells: Cells, marks: Sequence[str]) -> Iterator[Doubt]:
+def number_findings(column: str, cells: Cells, marks: Sequence[str]) -> Iterator[Doubt]:
     """Doubts about an ordered feature whose kind was guessed: codes, dates, and numbers of rows.
 
     `marks` are the missing values that are known already.
@@ -154,15 +160,16 @@ def of_numbers(column: str, cells: Cells, marks: Sequence[str]) -> Iterator[Doub
         longer = "." in cell.rstrip("0.") and cell.rstrip("0") == other.rstrip("0")
         if longer or Decimal(cell) != Decimal(other):
             yield Doubt(
-                f"In the feature {short(column)} {_at(other, cells)} and {_at(cell, cells)} are "
-                "one number: give it the role nominal if its values are codes, versions or dates.",
+                f"In the feature {short(column)} {_where(other, cells)} and {_where(cell, cells)} "
+                "are one number: give it the role nominal if its values are codes, versions or "
+                "dates.",
                 *_as_names(column),
             )
             break
     day = _DAY_MONTH if re.search("dat(e|um)", column, re.IGNORECASE) else _DAY
     if len(values) > 2 and all(map(day.fullmatch, values)):
         yield Doubt(
-            f"The feature {short(column)} has dates, such as {_at(next(iter(values)), cells)}, "
+            f"The feature {short(column)} has dates, such as {_where(next(iter(values)), cells)}, "
             "which count as numbers, so that a new month or year is a jump: give days as numbers, "
             "or the column the role nominal.",
             *_as_names(column),
@@ -174,9 +181,9 @@ def of_numbers(column: str, cells: Cells, marks: Sequence[str]) -> Iterator[Doub
         gaps = (max(low - values[code], values[code] - high) for code in codes)
         if all(gap > high - low for gap in gaps):
             yield Doubt(
-                f"In the feature {short(column)} {_at(min(codes), cells)} lies far from all other "
-                f"values, {low:g} to {high:g}: name {some(sorted(codes))} as missing (--na) if "
-                "there is no value.",
+                f"In the feature {short(column)} {_where(min(codes), cells)} lies far from all "
+                f"other values, {low:g} to {high:g}: name {some(sorted(codes))} as missing (--na) "
+                "if there is no value.",
                 f"Read {', '.join(sorted(codes))} as missing",
                 "na",
                 (",".join([*marks, *sorted(codes)]),),
@@ -185,8 +192,8 @@ def of_numbers(column: str, cells: Cells, marks: Sequence[str]) -> Iterator[Doub
     if zeros is not None:
         yield Doubt(
             f"The feature {short(column)} has {short(zeros)} in row {cells.index(zeros) + 1}, "
-            f"which counts as the number {text_of(float(zeros))}: give the column the role nominal "
-            "if its values are codes.",
+            f"which counts as the number {cell_text(float(zeros))}: give the column the role "
+            "nominal if its values are codes.",
             *_as_names(column),
         )
     first = int(cells[0] == "1")
@@ -195,7 +202,7 @@ def of_numbers(column: str, cells: Cells, marks: Sequence[str]) -> Iterator[Doub
         yield Doubt(
             f"The feature {short(column)} counts the rows from {cells[0]}: give the column the "
             "role ignore if it is an index.",
-            *_left_out(column),
+            *_leave_out_button(column),
         )
 
 
@@ -205,12 +212,12 @@ def _as_names(*columns: str) -> tuple[str, str, tuple[str, ...]]:
     return label, "role", tuple(f"{column}=nominal" for column in columns)
 
 
-def _left_out(column: str) -> tuple[str, str, tuple[str, ...]]:
+def _leave_out_button(column: str) -> tuple[str, str, tuple[str, ...]]:
     """The button that leaves a column out."""
     return f"Leave {column} out", "role", (f"{column}=ignore",)
 
 
-def of_ordered(columns: Mapping[str, Cells], sentences: Cells) -> Iterator[Doubt]:
+def ordered_findings(columns: Mapping[str, Cells], sentences: Cells) -> Iterator[Doubt]:
     """Doubts about ordered features together: codes of classes, spans, and a row of sums.
 
     Parameters
@@ -229,7 +236,7 @@ def of_ordered(columns: Mapping[str, Cells], sentences: Cells) -> Iterator[Doubt
                 f"The column {short(name)} stands without "
                 f"{'end_idx' if name == 'start_idx' else 'start_idx'} and is a feature: leave it "
                 "out, or give both ends of the words.",
-                *_left_out(name),
+                *_leave_out_button(name),
             )
     if classes:
         minus = any({"-1", "-1.0"} & {*columns[name]} for name in classes)
@@ -266,7 +273,7 @@ def _ends_with_sum(cells: Cells) -> bool:
     return any(before) and isclose(last, fsum(before))
 
 
-def of_dates(column: str, cells: Cells) -> Iterator[Doubt]:
+def date_findings(column: str, cells: Cells) -> Iterator[Doubt]:
     """Doubts about a nominal feature some of whose values are dates, as Excel writes 3-4."""
     rows = [row for row, cell in enumerate(cells, 1) if cell and _DATE.fullmatch(cell)]
     others = [cell for cell in dict.fromkeys(cells) if cell and not _DATE.fullmatch(cell)]
@@ -274,13 +281,13 @@ def of_dates(column: str, cells: Cells) -> Iterator[Doubt]:
         where = listed([str(row) for row in rows], most=5)
         yield Doubt(
             f"In the feature {short(column)} {short(cells[rows[0] - 1] or '')} is a date among "
-            f"values such as {_at(others[0], cells)}, in row{'s' * (len(rows) > 1)} {where}: "
+            f"values such as {_where(others[0], cells)}, in row{'s' * (len(rows) > 1)} {where}: "
             "spreadsheet programs turn 3-4 into a date; correct such cells, or leave it out.",
-            *_left_out(column),
+            *_leave_out_button(column),
         )
 
 
-def of_spellings(what: str, cells: Cells) -> Iterator[str]:
+def spelling_finding(what: str, cells: Cells) -> Iterator[str]:
     """A sentence about values that count as different and look the same."""
     known: dict[str, str] = {}
     values = [cell for cell in dict.fromkeys(cells) if cell is not None]
@@ -288,7 +295,7 @@ def of_spellings(what: str, cells: Cells) -> Iterator[str]:
         (other, cell) for cell in values if (other := known.setdefault(folded(cell), cell)) != cell
     ]
     if alike:
-        first, second = (_at(value, cells) for value in alike[0])
+        first, second = (_where(value, cells) for value in alike[0])
         more = f", and so do {many(len(alike) - 1, 'more value')}" if len(alike) > 1 else ""
         yield (
             f"In {what} {first} and {second} differ only in case, spaces or how their characters "
@@ -296,12 +303,12 @@ def of_spellings(what: str, cells: Cells) -> Iterator[str]:
         )
 
 
-def _at(value: str, cells: Cells) -> str:
+def _where(value: str, cells: Cells) -> str:
     """A value and where it is first."""
     return f"{short(value)} (row {cells.index(value) + 1})"
 
 
-def of_sentences(cells: Cells) -> Iterator[str]:
+def sentence_findings(cells: Cells) -> Iterator[str]:
     """Doubts about sentences: what is hard to see in them."""
     marked: dict[str, int] = {}  # the first row of each
     first = {text: row for row, text in reversed([*enumerate(cells, 1)]) if text}
@@ -345,7 +352,7 @@ def _are_spans(starts: Cells, ends: Cells, sentences: Cells) -> bool:
 
 def group_doubts(column: str, ids: Cells, sentences: Cells) -> Iterator[str]:
     """Doubts about what keeps stimuli together: names that look the same, sentences with two."""
-    yield from of_spellings(f"the column {short(column)}", ids)
+    yield from spelling_finding(f"the column {short(column)}", ids)
     first: dict[str | None, int] = {}
     for row, sentence in enumerate(sentences):
         other = first.setdefault(sentence, row)
@@ -358,7 +365,9 @@ def group_doubts(column: str, ids: Cells, sentences: Cells) -> Iterator[str]:
             break
 
 
-def of_thousands(header: Sequence[str], columns: Sequence[Cells], decimal: str) -> Iterator[str]:
+def thousands_findings(
+    header: Sequence[str], columns: Sequence[Cells], decimal: str
+) -> Iterator[str]:
     """Doubts about columns whose decimal signs all stand before three digits, in a table with
     decimal commas, or beside larger numbers without one (1.234 and 850)."""
     for name, cells in zip(header, columns, strict=True):
@@ -371,7 +380,7 @@ def of_thousands(header: Sequence[str], columns: Sequence[Cells], decimal: str) 
                 if decimal == "." and max(plain) <= max(map(float, like)):
                     continue
                 yield (
-                    f"In the column {short(name)} {_at(like[0], cells)} counts as "
+                    f"In the column {short(name)} {_where(like[0], cells)} counts as "
                     f"{float(like[0].replace(',', '.')):g}: write thousands without a sign between "
                     "them if they are meant."
                 )

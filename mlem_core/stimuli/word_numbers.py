@@ -10,7 +10,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.text import short
 from mlem_core.base.typing import IntArray
 from mlem_core.stimuli.columns import NUMBER, Cells
-from mlem_core.stimuli.stimulus_set import bare, occurrences, words_at, words_in
+from mlem_core.stimuli.stimulus_set import bare, indexed_words, occurrences, word_counts
 from mlem_core.stimuli.table_warnings import Doubt
 
 # The number of the first word; auto is 0, or 1 where the words show it.
@@ -24,14 +24,14 @@ def fits_words(numbers: Cells, sentences: Cells, words: Cells, first: int) -> bo
     All are (n_rows,) cells.
     """
     places = _whole(numbers) - first
-    inside = any(words) and ((places >= 0) & (places < words_in(sentences))).all()
+    inside = any(words) and ((places >= 0) & (places < word_counts(sentences))).all()
     return bool(inside) and not len(other_words(words, sentences, places))
 
 
 def other_words(words: Cells, sentences: Cells, places: IntArray) -> IntArray:
     """The rows with a word that is not the one at its place, from 0, in the sentence."""
     bare_of = cache(bare)
-    there = words_at([sentence or "" for sentence in sentences], places)
+    there = indexed_words([sentence or "" for sentence in sentences], places)
     pairs = zip(words, there, strict=True)
     return np.flatnonzero([bool(word) and bare_of(word) != bare_of(at) for word, at in pairs])
 
@@ -43,7 +43,7 @@ def word_places(
 
     Raises `InputError` for a number that is not in its sentence; `name` is that of the column.
     """
-    places, n_words = _whole(cells) - first, words_in(sentences)
+    places, n_words = _whole(cells) - first, word_counts(sentences)
     inside = (places >= 0) & (places < n_words)
     if inside.all():
         return places
@@ -62,7 +62,7 @@ def numbers_words(numbers: Cells, sentences: Cells) -> bool:
     n_pairs = len({*zip(numbers, sentences, strict=True)})
     if not len({*sentences}) < n_pairs == len(sentences):
         return False
-    places, n_words = _whole(numbers), words_in(sentences)
+    places, n_words = _whole(numbers), word_counts(sentences)
     return any(((places >= first) & (places < n_words + first)).all() for first in (0, 1))
 
 

@@ -148,7 +148,7 @@ class Digested(NamedTuple):
     digest: str
 
     @classmethod
-    def of(cls, path: Path) -> Digested:
+    def from_file(cls, path: Path) -> Digested:
         """Hash a file, once by a process as long as it does not change.
 
         Raises OSError, and InputError where it changes meanwhile.
@@ -166,7 +166,7 @@ class Digested(NamedTuple):
         if now is None or now[:-1] != self.stamp[:-1]:
             return False
         # Other rights or another name of the same file leave its content.
-        return now == self.stamp or Digested.of(self.path).digest == self.digest
+        return now == self.stamp or Digested.from_file(self.path).digest == self.digest
 
 
 @lru_cache(maxsize=256)

@@ -30,7 +30,7 @@ from mlem_core.storage.digests import RESULT, Digested, canonical, sealed
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples
 from mlem_core.tasks.access import check_changes_allowed
-from mlem_core.tasks.runner import Request, Task, carry_out
+from mlem_core.tasks.runner import Request, Task, execute
 
 _ID = re.compile(r"[0-9a-f]{16}")
 UNUSED_DAYS = 30  # so long an upload is kept that no analysis is of
@@ -62,12 +62,12 @@ class Job(Task):
         """The contents of the finished analysis; None where it is not done or cannot be read."""
         try:
             whole = sealed(self.result, RESULT, "analysis.json")
-            return files.contents_of(self.result, self.left_out) if whole else None
+            return files.read_contents(self.result, self.left_out) if whole else None
         except (OSError, ValueError):
             return None
 
     @property
-    def asked_at(self) -> datetime | None:
+    def start_time(self) -> datetime | None:
         """Time of its start, by this machine's clock; None for the example."""
         try:
             return datetime.fromtimestamp((self.folder / "spec.json").stat().st_mtime)
@@ -171,7 +171,7 @@ def _inputs(spec: AnalysisSpec) -> dict[str, Any]:
 
 def _digest(path: Path) -> str | None:
     try:
-        return Digested.of(path).digest if path.is_file() else None
+        return Digested.from_file(path).digest if path.is_file() else None
     except OSError:
         return None
 
@@ -259,4 +259,4 @@ def make_analysis(request: Request, folder: Path, report: Report) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(carry_out(Path(sys.argv[1]).absolute(), make_analysis))
+    sys.exit(execute(Path(sys.argv[1]).absolute(), make_analysis))

@@ -22,7 +22,7 @@ from mlem_core.tasks import examples, notes
 from mlem_core.tasks.access import check_changes_allowed
 from mlem_core.tasks.analyses import Job
 from mlem_core.tasks.processes import starting
-from mlem_core.tasks.runner import Task, under_way
+from mlem_core.tasks.runner import Task, unfinished_tasks
 
 
 def delete(job_id: str, name: str, store: Store) -> None:
@@ -50,12 +50,14 @@ def delete(job_id: str, name: str, store: Store) -> None:
     remove_deleted(store)
     target = _deleted(store) / job_id
     target.parent.mkdir(exist_ok=True)
-    for folder in followups_of(job_id, store):
+    for folder in list_followups(job_id, store):
         Task(folder.name, folder).cancel()
     while True:
         job.cancel()
         with starting(job.folder):
-            if job_id not in under_way(job.folder.parent):  # else it was started again in between
+            if job_id not in unfinished_tasks(
+                job.folder.parent
+            ):  # else it was started again in between
                 job.folder.rename(target)
                 return
 
@@ -90,14 +92,14 @@ def remove_deleted(store: Store) -> None:
     """Remove deleted analyses for good, with their notes and the work on them."""
     for folder in _deleted(store).glob("*"):
         if not (store.root / "jobs" / folder.name).exists():
-            for work in followups_of(folder.name, store):
+            for work in list_followups(folder.name, store):
                 shutil.rmtree(work, ignore_errors=True)
             with contextlib.suppress(OSError, InputError):
-                notes.path_of(folder.name, store).unlink()
+                notes.notes_path(folder.name, store).unlink()
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def followups_of(job_id: str, store: Store) -> Iterator[Path]:
+def list_followups(job_id: str, store: Store) -> Iterator[Path]:
     """The folders of work on an analysis."""
     for path in (store.root / "jobs").glob("*-*/spec.json"):
         try:

@@ -85,7 +85,7 @@ def digest() -> str:
     """The digest that tells it from another version's example; empty where it is not there."""
     path = FOLDER / "result" / "analysis.json"
     try:
-        return Digested.of(path).digest
+        return Digested.from_file(path).digest
     except OSError:
         return ""
 

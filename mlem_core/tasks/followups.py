@@ -28,7 +28,7 @@ from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.storage.digests import canonical
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples
-from mlem_core.tasks.runner import Request, Task, carry_out
+from mlem_core.tasks.runner import Request, Task, execute
 
 Options = Mapping[str, Any]
 VERSION = 7
@@ -193,7 +193,7 @@ class Followup(Task):
         return self.read(lambda folder: folder / name, "the work", "start it again")
 
 
-def followup_of(kind: str, job_id: str, options: Options, store: Store) -> Followup:
+def get_followup(kind: str, job_id: str, options: Options, store: Store) -> Followup:
     """The follow-up of an analysis, whether it was ever started or not (see its status).
 
     Parameters
@@ -227,4 +227,4 @@ def make_followup(request: Request, folder: Path, report: Report) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(carry_out(Path(sys.argv[1]).absolute(), make_followup))
+    sys.exit(execute(Path(sys.argv[1]).absolute(), make_followup))

@@ -23,7 +23,7 @@ from mlem_core.analysis.source import READING
 from mlem_core.analysis.spec import AnalysisSpec, names_in_section
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import parsed, write_json
-from mlem_core.base.parameters import in_text
+from mlem_core.base.parameters import option_text
 from mlem_core.base.text import many
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples
@@ -93,7 +93,7 @@ class Notes:
 
 def read_notes(job_id: str, store: Store) -> Notes:
     """The notes on an analysis; empty where their file is absent or damaged (logged)."""
-    path = path_of(job_id, store)
+    path = notes_path(job_id, store)
     try:
         notes = parsed(Notes, path.read_bytes(), "the file of notes")
         if notes.version != VERSION:
@@ -122,7 +122,7 @@ def change_notes(job_id: str, store: Store, how: Callable[[Notes], Notes]) -> No
         The store cannot be written, or this server only shows what is finished.
     """
     check_changes_allowed()
-    path = path_of(job_id, store)
+    path = notes_path(job_id, store)
     try:
         path.parent.mkdir(exist_ok=True)
         with filelock.FileLock(path.with_suffix(".lock"), timeout=10):
@@ -139,7 +139,7 @@ def change_notes(job_id: str, store: Store, how: Callable[[Notes], Notes]) -> No
     return notes
 
 
-def path_of(job_id: str, store: Store) -> Path:
+def notes_path(job_id: str, store: Store) -> Path:
     if not _ID.fullmatch(job_id):
         raise InputError(f"{job_id!r} is not the id of an analysis.")
     return store.root / "notes" / f"{job_id}.json"
@@ -153,7 +153,7 @@ def job_names(jobs: Sequence[Job], store: Store) -> dict[str, str]:
     """
     called = {job.id: read_notes(job.id, store).name or derived(job) for job in jobs}
     more: tuple[Callable[[Job], str], ...] = (
-        lambda job: f"{called[job.id]} · {job.asked_at:%d %b, %H:%M}" if job.asked_at else "",
+        lambda job: f"{called[job.id]} · {job.start_time:%d %b, %H:%M}" if job.start_time else "",
         lambda job: f"{called[job.id]} · {job.id[:6]}",
     )
     for longer in more:
@@ -168,7 +168,7 @@ def derived(job: Job) -> str:
     spec = job.spec
     if job.id == examples.ID:
         return f"Example: {spec.stimuli}, {many(len(spec.models), 'model')}"
-    models = [Path(name).name for name in models_of(spec)]
+    models = [Path(name).name for name in named_models(spec)]
     named = ", ".join(models) if len(models) <= MOST_NAMED else many(len(models), "model")
     parts = [Path(spec.stimuli).stem, named]
     if spec.layers is not None:
@@ -178,16 +178,16 @@ def derived(job: Job) -> str:
     for choice in fields(spec):
         value = getattr(spec, choice.name)
         if choice.name not in _NOT_NAMED and value != choice.default:
-            parts.append(_in_words(choice.name, value))
+            parts.append(_describe_value(choice.name, value))
     return " · ".join(parts)
 
 
-def models_of(spec: AnalysisSpec) -> list[str]:
+def named_models(spec: AnalysisSpec) -> list[str]:
     """The names of the models of the specification, those from files last."""
     return [*spec.models, *(name for name, _ in spec.representations)]
 
 
-def _in_words(name: str, value: Any) -> str:
+def _describe_value(name: str, value: Any) -> str:
     """A value of a field of a spec, in a few words."""
     said = _SAID.get(name, name.replace("_", " "))
     if value is True:
@@ -195,6 +195,6 @@ def _in_words(name: str, value: Any) -> str:
     if name == "values" and not value:
         return "coded as same or different"
     if isinstance(value, tuple):
-        each = list(map(in_text, value))
+        each = list(map(option_text, value))
         value = ", ".join(each) if len(each) <= MOST_NAMED + 1 else f"of {len(each)} features"
     return f"{said} {value}".strip()

@@ -57,7 +57,7 @@ def is_held(folder: Path) -> bool:
     return opened is None
 
 
-def command_of(module: str, *arguments: str) -> tuple[list[str], dict[str, str]]:
+def module_command(module: str, *arguments: str) -> tuple[list[str], dict[str, str]]:
     """The command that runs a module as a process of its own, and its environment."""
     # The process finds this package wherever it was started from.
     here = str(Path(__file__).resolve().parents[2])

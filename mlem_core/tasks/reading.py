@@ -45,12 +45,12 @@ class FoundArrays(NamedTuple):
     asks: bool = False
 
 
-def stimuli_of(**source: Any) -> StimulusSet:
+def read_stimuli(**source: Any) -> StimulusSet:
     """The stimuli of the fields of a `StimulusSource`; raises as its `load_stimuli`."""
     return StimulusSource(**source).load_stimuli()
 
 
-def table_of(path: str, **read_as: Any) -> FoundTable:
+def read_whole_table(path: str, **read_as: Any) -> FoundTable:
     """The table of a file, read by the fields of `ReadAs`; raises as `read_table`."""
     table = cached_table(Path(path), ReadAs(**read_as))
     missing = table.read_as.missing
@@ -60,7 +60,7 @@ def table_of(path: str, **read_as: Any) -> FoundTable:
     return FoundTable(table, guess_roles(table), marks)
 
 
-def arrays_of(
+def read_checked_arrays(
     path: str,
     stimuli: StimulusSet,
     of_distances: bool = False,
@@ -96,7 +96,7 @@ def arrays_of(
 
 
 READERS: Mapping[str, Callable[..., Any]] = {
-    "table": table_of,
-    "stimuli": stimuli_of,
-    "arrays": arrays_of,
+    "table": read_whole_table,
+    "stimuli": read_stimuli,
+    "arrays": read_checked_arrays,
 }

@@ -34,17 +34,17 @@ import filelock
 from mlem_core.analysis.backends import connected
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import is_full, read_json, sync_path, write_json
-from mlem_core.base.parallel import heed_signals, heed_stop, stopped_with
+from mlem_core.base.parallel import heed_signals, heed_stop, signal_status
 from mlem_core.base.typing import Progress, Report
 from mlem_core.storage.digests import RESULT, seal, sealed
 from mlem_core.storage.store import Store
 from mlem_core.tasks.access import check_changes_allowed
 from mlem_core.tasks.processes import (
-    command_of,
     gone,
     hold,
     is_held,
     live_pid,
+    module_command,
     signal_group,
     start_process,
     starting,
@@ -110,7 +110,7 @@ class Task:
         if alive or is_held(self.folder):
             if progress.get("state") == "running":
                 return Status("running", stages, seconds_left=left)
-            return Status("queued", stages, before=_n_before(self.folder))
+            return Status("queued", stages, before=_count_earlier_tasks(self.folder))
         why = f"the run stopped without a result; see {self.folder / 'log'}"
         return Status("failed", stages, why)
 
@@ -192,11 +192,11 @@ class Task:
         if (self.folder / "spec.json").is_dir():
             _removed(self.folder / "spec.json")
         write_json(self.folder / "spec.json", request)
-        command, environment = command_of(module, str(self.folder))
+        command, environment = module_command(module, str(self.folder))
         start_process(command, self.folder, held, environment)
 
 
-def under_way(folder: Path) -> list[str]:
+def unfinished_tasks(folder: Path) -> list[str]:
     """The ids of a folder's tasks that are queued or running, in the order of their turns."""
     return [name for _, name in sorted(map(_asked, _live(folder)))]
 
@@ -243,7 +243,7 @@ class _Reporter:
             write_json(self._path, {"state": state, "stages": stages}, synced=False)
 
 
-def carry_out(folder: Path, make: Callable[[Request, Path, Report], None]) -> int:
+def execute(folder: Path, make: Callable[[Request, Path, Report], None]) -> int:
     """Wait for the turn, do the work of a task's folder and leave its result there.
 
     Parameters
@@ -270,7 +270,7 @@ def carry_out(folder: Path, make: Callable[[Request, Path, Report], None]) -> in
             sync_path(folder)
         return 0
     except KeyboardInterrupt:
-        return stopped_with()
+        return signal_status()
     except InputError as error:
         write_json(folder / "failed.json", {"message": str(error)})
     except Exception as error:
@@ -293,16 +293,16 @@ def _remove_unfinished(folder: Path) -> None:
 def _turn(folder: Path) -> Iterator[None]:
     """The turn of a task: one task of a parent folder runs, the others wait in order of arrival."""
     lock = filelock.FileLock(folder.parent / "turn.lock")
-    while before := _n_before(folder):
+    while before := _count_earlier_tasks(folder):
         # Those far back look less often: each look reads the files of all that wait.
         time.sleep(_POLL * min(2 + before, 20))
     with lock:
         yield
 
 
-def _n_before(folder: Path) -> int:
+def _count_earlier_tasks(folder: Path) -> int:
     """Number of tasks that run or wait whose turn is before that of one."""
-    order = under_way(folder.parent)
+    order = unfinished_tasks(folder.parent)
     return order.index(folder.name) if folder.name in order else 0
 
 

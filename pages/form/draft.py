@@ -104,7 +104,7 @@ def _read(draft: Draft) -> None:
         how = ReadAs(separator=fields.pop("sep"), missing=fields.pop("na"), **fields)
         draft.table, draft.guessed, draft.marks = stored.read("table", path=path, **asdict(how))
     else:
-        draft.base = state.load_stimuli_of(draft.source)
+        draft.base = state.load_source_stimuli(draft.source)
         draft.guessed = {feature.name: feature.kind for feature in draft.base.features}
     draft.roles = draft.guessed | {
         name: role for name, role in state.pairs("roles").items() if name in draft.guessed
@@ -126,20 +126,20 @@ def _with_roles(draft: Draft) -> None:
     source = draft.source
     if draft.kind == "table":
         source = replace(source, roles=tuple(changed.items()))
-        draft.base = state.load_stimuli_of(source)
+        draft.base = state.load_source_stimuli(source)
     else:
         ordered, nominal = (tuple(k for k in changed if changed[k] == kind) for kind in FEATURES)
         source = replace(source, ordered=ordered, nominal=nominal)
     source = draft.source = replace(source, **values)
     source = draft.source = replace(source, **state.step_file_values())
-    stimuli: StimulusSet = state.load_stimuli_of(source)
+    stimuli: StimulusSet = state.load_source_stimuli(source)
     ignored = {k for k, role in roles.items() if role == "ignore"}
     names = [f.name for f in stimuli.features if draft.kind == "table" or f.name not in ignored]
     if len(names) < len(stimuli.features):
         draft.features = (*names, *draft.later.values())
     if not names:
         raise InputError("no column is a feature; choose at least one.")
-    draft.stimuli = state.load_stimuli_of(source, tuple(names))
+    draft.stimuli = state.load_source_stimuli(source, tuple(names))
 
 
 def _changed(draft: Draft) -> dict[str, str]:
@@ -149,10 +149,10 @@ def _changed(draft: Draft) -> dict[str, str]:
 
 def change_roles(draft: Draft, roles: dict[str, str]) -> None:
     """Give columns other roles."""
-    choices.put("roles", state.texts_of(_changed(replace(draft, roles=draft.roles | roles))))
+    choices.put("roles", state.option_texts(_changed(replace(draft, roles=draft.roles | roles))))
 
 
-def of_column(draft: Draft, column: str) -> list[str]:
+def column_vectors(draft: Draft, column: str) -> list[str]:
     """The vectors that a column is a part of."""
     there = {} if draft.source is None else vars(draft.source)
     return [

@@ -20,8 +20,8 @@ from mlem_core.base.parameters import parse_names
 from mlem_core.extending import ModelTable, model_tables, resolve
 from mlem_core.pairs.distances import PRECOMPUTED, distance_named
 from mlem_core.representations.array_files import FIRST_COLUMN
-from mlem_core.representations.availability import ModelAvailability, look_up
-from mlem_core.representations.registry import MODELS, defaults, of_several_seeds, on_hub
+from mlem_core.representations.availability import ModelAvailability, check_availability
+from mlem_core.representations.registry import MODELS, defaults, hub_models, models_with_seeds
 from mlem_core.representations.tokens import pooled
 from mlem_core.stimuli.stimulus_set import StimulusSet
 from mlem_core.tasks.reading import FoundArrays
@@ -35,7 +35,9 @@ def _take_table(table: ModelTable, file: Any) -> None:
     """Choose the models of a table, and what it says of them."""
     values = resolve(table.read)(file.getvalue(), file.name, list(chosen_files()))
     choose_models(list(values["models"]))
-    texts = {name: state.texts_of(dict(values[name])) for name in state.OF_MODELS if name in values}
+    texts = {
+        name: state.option_texts(dict(values[name])) for name in state.OF_MODELS if name in values
+    }
     choices.put_all({name: ["; ".join(text)] if text else None for name, text in texts.items()})
 
 
@@ -44,7 +46,7 @@ TRIO = ("mini-bert", "mini-gpt2", "mini-mamba")
 
 @stored.kept(256, ttl=60, show_spinner="Looking for models …")
 def _offer(name: str) -> ModelAvailability:
-    return look_up(name)
+    return check_availability(name)
 
 
 def chosen_models() -> list[str]:
@@ -85,7 +87,7 @@ def models_wrong(contents: dict[str, FoundArrays]) -> str:
     return ""
 
 
-def spec_of(draft: Draft, options: dict[str, Any]) -> AnalysisSpec:
+def build_spec(draft: Draft, options: dict[str, Any]) -> AnalysisSpec:
     """The analysis that the form asks for.
 
     Raises InputError: an upload has gone; the stimuli have no such pooling or positions.
@@ -122,15 +124,15 @@ def show_models(draft: Draft, contents: dict[str, FoundArrays], amiss: str) -> N
 
 
 def _presets() -> None:
-    sizes = ", ".join(f"{name} {MODELS[name].megabytes} MB" for name in on_hub())
-    groups = of_several_seeds()
+    sizes = ", ".join(f"{name} {MODELS[name].megabytes} MB" for name in hub_models())
+    groups = models_with_seeds()
     seeds = [name for members in groups.values() for name in members]
     of_seeds = "; ".join(f"{group}={','.join(members)}" for group, members in groups.items())
     presets: dict[str, tuple[Sequence[str], str]] = {
         "Small ones": (defaults(), "Five models that come with the program; no network is needed."),
         "Controlled trio": (TRIO, "A BERT, a GPT-2 and a Mamba trained here on one text."),
         "The paper's three": (
-            on_hub(),
+            hub_models(),
             f"Those of Salle et al. (2024), fetched from the Hugging Face hub: {sizes}.",
         ),
         "Groups of seeds": (
@@ -194,7 +196,7 @@ def _line(offer: ModelAvailability) -> None:
         st.error(plain(offer.problem), icon=":material/error:")
         return
     label = offer.label.removeprefix(f"{offer.name}, ") or "a model by name"
-    size = f", {in_bytes(offer.n_bytes)}" if offer.n_bytes else ""
+    size = f", {size_text(offer.n_bytes)}" if offer.n_bytes else ""
     if offer.where == "away":
         st.caption(
             f":orange[:material/cloud_off:] {name}: {plain(label)}{size}; it cannot be reached "
@@ -206,7 +208,7 @@ def _line(offer: ModelAvailability) -> None:
     st.caption(f":material/{icon}: {name}: {plain(label)}; {where}.")
 
 
-def in_bytes(n: float) -> str:
+def size_text(n: float) -> str:
     """A size in words: 210 MB, 1.2 GB."""
     if n < 1e6:
         return f"{max(1, round(n / 1e3))} kB"
@@ -244,9 +246,9 @@ def _call(name: str, new: str) -> None:
 
     choices.put_all(
         {
-            "files": state.texts_of(renamed(chosen_files())),
+            "files": state.option_texts(renamed(chosen_files())),
             "precomputed": list(renamed(dict.fromkeys(distances(), ""))),
-            **{of: state.texts_of(renamed(said(of))) for of in SAID},
+            **{of: state.option_texts(renamed(said(of))) for of in SAID},
         }
     )
 
@@ -394,6 +396,6 @@ def _take_files(draft: Draft, files: list[Any]) -> None:
         kept[name] = upload
         if draft.stimuli is not None and _look(kept[name], draft.stimuli).seem_distances:
             precomputed.append(name)
-    choices.put_all({"files": state.texts_of(kept), "precomputed": precomputed})
+    choices.put_all({"files": state.option_texts(kept), "precomputed": precomputed})
     if refused is not None:
         raise refused

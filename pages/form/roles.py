@@ -16,11 +16,11 @@ from mlem_core.base.text import many
 from mlem_core.figures.stimuli import feature_correlations
 from mlem_core.representations.registry import MODELS, packaged
 from mlem_core.stimuli.candidates import CANDIDATES, SURPRISAL, added_features
-from mlem_core.stimuli.columns import text_of
+from mlem_core.stimuli.columns import cell_text
 from mlem_core.stimuli.roles import ROLES
 from mlem_core.stimuli.stimulus_set import StimulusSet
 from mlem_core.stimuli.table_warnings import Lint, StimulusFinding
-from pages.form.draft import FEATURES, Draft, change_roles, of_column, show_given
+from pages.form.draft import FEATURES, Draft, change_roles, column_vectors, show_given
 from pages.parts import choices, stored
 from pages.parts.choices import inform, plain
 
@@ -57,7 +57,7 @@ def show_roles(draft: Draft, lint: Lint | None, wrong: str) -> None:
     show_given(draft)
     _lines(draft, findings)
     if lint is not None:
-        _below(lint)
+        _general_findings(lint)
 
 
 def _lines(draft: Draft, findings: list[StimulusFinding]) -> None:
@@ -105,7 +105,7 @@ def _line(draft: Draft, column: str, findings: list[StimulusFinding]) -> None:
             ),
         )
     with about:
-        for vector in of_column(draft, column):
+        for vector in column_vectors(draft, column):
             st.caption(f"A part of the vector {plain(vector)}.")
         _say(findings)
 
@@ -135,7 +135,7 @@ def _say(findings: list[StimulusFinding]) -> None:
 
 
 def _some_values(cells: pd.Series[Any]) -> str:
-    texts = (text_of(cell) for cell in cells.head(200))
+    texts = (cell_text(cell) for cell in cells.head(200))
     values = list(dict.fromkeys(text for text in texts if text))
     first: list[str] = []
     for value in values[:4]:
@@ -191,7 +191,7 @@ def _free(draft: Draft) -> None:
             )
 
 
-def _below(lint: Lint) -> None:
+def _general_findings(lint: Lint) -> None:
     """Findings that are about no single column."""
     if not lint.findings:
         st.caption(":material/check: Nothing in the stimuli stands in the way.")
@@ -217,7 +217,7 @@ def _below(lint: Lint) -> None:
             )
 
 
-def looked_at(draft: Draft, options: dict[str, Any]) -> tuple[Lint | None, str]:
+def check_draft(draft: Draft, options: dict[str, Any]) -> tuple[Lint | None, str]:
     """Findings about the stimuli, and the error that the options make with them."""
     stimuli = draft.stimuli
     if stimuli is None:

@@ -18,7 +18,7 @@ from mlem_core.analysis.planning import resolvable
 from mlem_core.analysis.source import READING, StimulusChoices, StimulusSource
 from mlem_core.analysis.spec import AnalysisSpec, names_in_section, parameters
 from mlem_core.base.errors import InputError
-from mlem_core.base.parameters import in_text, parse_names
+from mlem_core.base.parameters import option_text, parse_names
 from mlem_core.estimators.registry import check_values
 from mlem_core.pairs.columns import AUTO
 from mlem_core.pairs.resampling_units import Units
@@ -50,7 +50,7 @@ def step() -> str:
     return name if name in STEPS else STEPS[0]
 
 
-def go_to(name: str) -> None:
+def show_step(name: str) -> None:
     """Show a step."""
     choices.put("step", None if name == STEPS[0] else [name])
 
@@ -68,7 +68,7 @@ def kind(name: str) -> str:
     return find_format(find_files(str(stored.upload_path(name)))).name
 
 
-def value_of(name: str) -> Any:
+def field_value(name: str) -> Any:
     """The value of a field of `AnalysisSpec` as the state has it; its default where it has none.
 
     A text that is none of the choices is the default too, and a number the nearest in its range.
@@ -105,7 +105,7 @@ def read_as() -> dict[str, Any]:
     # The roles of columns are given in the next step.
     options = [option for option in FORMATS[kind(name)].options if option != "roles"]
     path = str(stored.upload_path(name))
-    return {"stimuli": path, **{option: value_of(option) for option in options}}
+    return {"stimuli": path, **{option: field_value(option) for option in options}}
 
 
 def pairs(name: str) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def step_values() -> dict[str, Any]:
     others = {each.name for each in fields(StimulusChoices)} | of_formats | {*_file_fields()}
     names = [each.name for each in fields(StimulusSource) if each.name not in others]
     repeated = {name: parameters()[name].repeated for name in names}
-    return {n: tuple(pairs(n).items()) if repeated[n] else value_of(n) for n in names}
+    return {n: tuple(pairs(n).items()) if repeated[n] else field_value(n) for n in names}
 
 
 def step_file_values() -> dict[str, Any]:
@@ -141,15 +141,15 @@ def _file_fields() -> list[str]:
     return [step.name for step in ordered_steps() if step.names_files]
 
 
-def texts_of(values: Mapping[str, object]) -> list[str]:
+def option_texts(values: Mapping[str, object]) -> list[str]:
     """The texts of such a part of the state."""
-    return list(map(in_text, values.items()))
+    return list(map(option_text, values.items()))
 
 
 def put_pair(part: str, name: str, value: object = None) -> None:
     """Give a name its value in such a part of the state; without any it goes."""
     others = {other: its for other, its in pairs(part).items() if other != name}
-    choices.put(part, texts_of(others | ({name: value} if value else {})))
+    choices.put(part, option_texts(others | ({name: value} if value else {})))
 
 
 def own_name(wanted: str, taken: Collection[str], otherwise: str) -> str:
@@ -213,7 +213,7 @@ def _selected(source: dict[str, Any], features: tuple[str, ...], _stimuli: Any) 
     return _stimuli.select(features)
 
 
-def load_stimuli_of(source: StimulusSource, features: tuple[str, ...] | None = None) -> Any:
+def load_source_stimuli(source: StimulusSource, features: tuple[str, ...] | None = None) -> Any:
     """The `StimulusSet` of a source, with all or some features, read once for a store.
 
     Raises InputError: as `StimulusSource.load_stimuli`.
@@ -222,7 +222,7 @@ def load_stimuli_of(source: StimulusSource, features: tuple[str, ...] | None = N
     return stimuli if features is None else _selected(asdict(source), features, stimuli)
 
 
-def form_of(spec: AnalysisSpec) -> dict[str, list[str] | None]:
+def form_state(spec: AnalysisSpec) -> dict[str, list[str] | None]:
     """State of the form for an analysis; None is the default of a choice."""
     form: dict[str, list[str] | None] = dict.fromkeys(choices.FORM)
     for field in fields(spec):
@@ -242,14 +242,14 @@ def form_of(spec: AnalysisSpec) -> dict[str, list[str] | None]:
 
 
 def _texts(name: str, value: object) -> list[str]:
-    """A value of a field as the texts of a choice; see `pages.form.state.value_of`."""
+    """A value of a field as the texts of a choice; see `pages.form.state.field_value`."""
     if value is True:
         return ["yes"]
     if name == "pairs" and value == 0:
         return ["all"]
     if not isinstance(value, tuple):
         return [str(value)]
-    texts = list(map(in_text, value)) or [choices.NOTHING]
+    texts = list(map(option_text, value)) or [choices.NOTHING]
     joined = {**dict.fromkeys(OF_MODELS, "; "), "layers": ",", "na": ","}.get(name)
     return texts if joined is None else [joined.join(texts)]
 
@@ -281,16 +281,16 @@ def _roles(spec: AnalysisSpec) -> dict[str, str]:
 def without(models: Collection[str]) -> dict[str, list[str] | None]:
     """The groups and labels of the form without those of models that are no longer chosen."""
     try:
-        spec = AnalysisSpec(**{name: value_of(name) for name in OF_MODELS})
+        spec = AnalysisSpec(**{name: field_value(name) for name in OF_MODELS})
     except InputError:
         return {}
     named = set[str]()
-    for field in spec.choices_for(()):
+    for field in spec.choices_among(()):
         for name, values in getattr(spec, field):
             named |= {name, *values}
     if named.isdisjoint(models):
         return {}
-    changes = spec.choices_for(named - {*models})
+    changes = spec.choices_among(named - {*models})
     return {name: _texts(name, value) if value else None for name, value in changes.items()}
 
 
@@ -309,7 +309,7 @@ def chosen_options(stimuli: StimulusSet | None) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for name in (name for name in _OPTIONS if name != "values"):
         try:
-            options[name] = value_of(name)
+            options[name] = field_value(name)
         except InputError:
             options[name] = getattr(AnalysisSpec, name)
     if stimuli is not None:
@@ -326,7 +326,7 @@ def options_wrong(options: dict[str, Any]) -> str:
     try:
         check_values(options["estimator"], options["values"], options["interactions"])
         for name in _OPTIONS:
-            value_of(name)
+            field_value(name)
     except InputError as error:
         return str(error)
     return ""
@@ -353,7 +353,7 @@ def field(name: str, stimuli: StimulusSet | None = None) -> None:
     elif described.choices is not None:
         labels, text = described.labels, described.text
         if name == "folds_over" and stimuli is not None and stimuli.level == STIMULUS:
-            labels, text = _of_no_text(stimuli, labels)
+            labels, text = _wordless_fold_choices(stimuli, labels)
         choices.choose_one(described.label, labels, name, default, help=text)
     elif described.parse is int and described.range is not None:
         choices.whole_number(described.label, name, default, *described.range, help=described.text)
@@ -366,9 +366,11 @@ def field(name: str, stimuli: StimulusSet | None = None) -> None:
         choices.text_field(described.label, name, **more)
 
 
-def _of_no_text(stimuli: StimulusSet, labels: Mapping[str, str]) -> tuple[dict[str, str], str]:
+def _wordless_fold_choices(
+    stimuli: StimulusSet, labels: Mapping[str, str]
+) -> tuple[dict[str, str], str]:
     """Labels and help of what folds are over, of stimuli that are neither words nor sentences."""
-    units = Units.of(stimuli)
+    units = Units.from_stimuli(stimuli)
     text = (
         f"What training has not seen of a stimulus that is tested: its {units.group}, its item "
         "(of the column item), or both. Over items and both, two stimuli of one item are no test "

@@ -55,7 +55,7 @@ def start_analysis(spec: AnalysisSpec) -> None:
 def show_runs() -> None:
     """Bar of runs that go on or have just ended; nothing where there are none."""
     store, watched, current = stored.store(), _watched(), choices.get_one("analysis")
-    for going_on in filter(_ANALYSIS.fullmatch, runner.under_way(store.root / "jobs")):
+    for going_on in filter(_ANALYSIS.fullmatch, runner.unfinished_tasks(store.root / "jobs")):
         watched.setdefault(going_on, None)
     if current not in watched and _ANALYSIS.fullmatch(current):
         job = analyses.find(current, store)
@@ -96,7 +96,7 @@ def _draw_one(job: Job, status: Status) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         with st.container(gap="xsmall"):
             title = f":material/{symbol}: {label.capitalize()}:"
-            st.markdown(f"**{title}** {plain(stored.name_of(job))}")
+            st.markdown(f"**{title}** {plain(stored.analysis_name(job))}")
             if status.state in UNDER_WAY:
                 show_progress(status, f"{waiting(status).capitalize()} …")
         if status.state in UNDER_WAY:

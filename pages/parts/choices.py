@@ -118,7 +118,7 @@ def put_all(texts: Mapping[str, Sequence[str] | None]) -> None:
     _write()
 
 
-def key_of(name: str) -> str:
+def widget_key(name: str) -> str:
     """Key of the widget that sets a part of the state.
 
     What belongs to one stimulus set or one analysis has another key in the next: a browser that
@@ -159,7 +159,7 @@ def remembered(name: str, value: Any, default: Any, *, typed: bool = False) -> d
         texts = _texts(now)
         put(name, None if {*texts} == {*_texts(default)} else texts)
 
-    return bound(key_of(name), value, remember, typed=typed)
+    return bound(widget_key(name), value, remember, typed=typed)
 
 
 def _texts(value: Any) -> list[str]:
@@ -279,7 +279,7 @@ def progress_text(progress: Progress, seconds_left: float | None) -> str:
     return plain(text)
 
 
-def without_minus_zero(table: pd.DataFrame, digits: int = 3) -> pd.DataFrame:
+def drop_minus_zero(table: pd.DataFrame, digits: int = 3) -> pd.DataFrame:
     """The table for a screen that shows so many digits: what would be shown as -0 is 0."""
     numbers = table.select_dtypes("float")
     shown_as_zero = (numbers < 0) & (numbers > -0.5 * 10.0**-digits)

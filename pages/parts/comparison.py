@@ -14,7 +14,7 @@ from mlem_core.inference.resample import FITTED
 from pages.parts import frame, opening, stored
 from pages.parts.choices import plain
 from pages.parts.exporting import Panel
-from pages.parts.view import View, view_of
+from pages.parts.view import View, open_view
 
 
 def offer_comparison() -> None:
@@ -53,7 +53,7 @@ def _show_dialog(first: str, second: str) -> None:
 
 def _show_comparison(first_id: str, second_id: str) -> None:
     """What differs, whether the result replicates, and the difference of importances."""
-    first, second = view_of(first_id), view_of(second_id)
+    first, second = open_view(first_id), open_view(second_id)
     if first is None or second is None:
         return
     both, results = (first.analysis, second.analysis), (first.results, second.results)

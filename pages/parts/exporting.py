@@ -15,10 +15,10 @@ from mlem_core import extending
 from mlem_core.base.errors import InputError
 from mlem_core.figures import export
 from mlem_core.figures.context import RenderedFigure
-from mlem_core.figures.export import on_dark_page
+from mlem_core.figures.export import dark_copy
 from mlem_core.figures.glyphs import drawn_texts, missing_glyphs
 from mlem_core.figures.plots import FIGURES, draw
-from mlem_core.figures.print_layout import DPI, FONTS, WIDTHS_MM, Paper, in_narrow_window
+from mlem_core.figures.print_layout import DPI, FONTS, WIDTHS_MM, Paper, narrow_copy
 from mlem_core.report.chosen import Chosen
 from mlem_core.report.formats import FORMATS, csv_bytes
 from mlem_core.stimuli.levels import STIMULUS
@@ -26,7 +26,7 @@ from mlem_core.tasks import notes
 from mlem_core.tasks.access import view_only
 from mlem_core.tasks.notes import Notes
 from pages.parts import background, choices, frame, stored
-from pages.parts.choices import plain, without_minus_zero
+from pages.parts.choices import drop_minus_zero, plain
 from pages.parts.view import View
 
 OTHER = "other"
@@ -120,7 +120,7 @@ class Panel:
     again: Callable[[bool, bool], RenderedFigure] | None = None
 
     @classmethod
-    def of(cls, view: View, figure: str, name: str = "", **options: str) -> Panel | None:
+    def from_view(cls, view: View, figure: str, name: str = "", **options: str) -> Panel | None:
         """A figure of the core's registry, of what a view shows; None where there is none.
 
         Parameters
@@ -164,9 +164,9 @@ class Panel:
         figure = self.drawn.figure
         if frame.narrow():
             drawn = self.drawn if self.again is None else self.again(True, True)
-            figure = in_narrow_window(drawn.figure)
+            figure = narrow_copy(drawn.figure)
         if st.context.theme.type == "dark":
-            figure = on_dark_page(figure)
+            figure = dark_copy(figure)
         st.plotly_chart(
             figure,
             key=f"figure {self.name}",
@@ -175,12 +175,12 @@ class Panel:
             alt=self.drawn.caption,
             **selecting,
         )
-        _below(self)
+        _footer(self)
 
 
 def show_figure(view: View, figure: str, name: str = "", **options: Any) -> None:
-    """Draw a figure of the core's registry, where there is something to draw; see `Panel.of`."""
-    panel = Panel.of(view, figure, name, **options)
+    """Draw a figure of the registry, where there is something to draw; see `Panel.from_view`."""
+    panel = Panel.from_view(view, figure, name, **options)
     if panel is not None:
         panel.show()
 
@@ -189,7 +189,7 @@ def show_tab(view: View, tab: str, *, titled: bool = True) -> None:
     """The figures whose record says that they stand on a tab of Explore, or in a part of one."""
     records = [record for record in FIGURES.values() if record.tab == tab]
     for record in sorted(records, key=lambda record: (record.place, record.name)):
-        panel = Panel.of(view, record.name)
+        panel = Panel.from_view(view, record.name)
         if panel is not None:
             if titled:
                 st.subheader(record.title)
@@ -208,7 +208,7 @@ def show_panel(view: View, panel: extending.Panel) -> None:
     if panel.show:
         extending.resolve(panel.show)(view)
         return
-    figure = None if panel.tab else Panel.of(view, panel.figure)
+    figure = None if panel.tab else Panel.from_view(view, panel.figure)
     if figure is None and not panel.tab:
         _offer_work(view, panel)
         return
@@ -244,7 +244,7 @@ def _offer_work(view: View, panel: extending.Panel) -> None:
 
 
 @st.fragment
-def _below(panel: Panel) -> None:
+def _footer(panel: Panel) -> None:
     """The line below a figure, and what is folded beside it."""
     row = st.container(horizontal=True, vertical_alignment="center")
     caption = panel.drawn.caption
@@ -369,7 +369,7 @@ def draw_table(
     """
     more |= {"hide_index": True, "placeholder": "", "key": f"table {name}", "height": height}
     first = table.head(MOST_ROWS)
-    named = stored.names().table(without_minus_zero(first), features)
+    named = stored.names().table(drop_minus_zero(first), features)
     seen = None if images is None else stored.thumbnails(first[STIMULUS], images)
     if seen is not None:
         named.insert(0, "image", seen)

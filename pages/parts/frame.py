@@ -23,7 +23,7 @@ from pages.parts.choices import plain
 from pages.parts.screens import SCREENS
 
 
-def url_path_of(file: str) -> str:
+def screen_url_path(file: str) -> str:
     """The `url_path` of the screen whose file it is."""
     name = Path(file).name
     return next(screen.url_path for screen in SCREENS.values() if Path(screen.file).name == name)
@@ -31,7 +31,7 @@ def url_path_of(file: str) -> str:
 
 def page(file: str, body: Callable[[], None]) -> None:
     """Draw the page of a file; what goes wrong is one sentence in it, the details go to the log."""
-    here = url_path_of(file)
+    here = screen_url_path(file)
     # The address of a canvas is that of a finding; the form keeps what it knows in the session.
     choices.sync(here, choices.VIEW if here == "home" else (*choices.FORM, *choices.VIEW))
     attempt(background.show_runs)

@@ -17,7 +17,7 @@ def providers() -> list[str | None]:
     return [*named] or [None] * bool(section)
 
 
-def can_log_in() -> bool:
+def login_available() -> bool:
     """Whether the package that `st.login` needs is installed."""
     return is_authlib_installed()
 
@@ -27,7 +27,7 @@ def is_needed() -> bool:
     return bool(providers()) and not st.user.is_logged_in
 
 
-def show_log_in() -> None:
+def login_page() -> None:
     """The page of somebody who has not logged in."""
     st.title("MLEM Explorer")
     st.write("Log in to see the analyses on this server.")
@@ -36,7 +36,7 @@ def show_log_in() -> None:
         st.button(label, key=f"log in {name}", type="primary", on_click=st.login, args=(name,))
 
 
-def offer_log_out() -> None:
+def logout_button() -> None:
     """The button that logs out; nothing without a log-in."""
     if providers():
         st.button("Log out", icon=":material/logout:", on_click=st.logout)

@@ -13,7 +13,7 @@ import streamlit as st
 
 from mlem_core import extending
 from mlem_core.analysis.analysis import Analysis, Selection
-from mlem_core.analysis.files import python_of, shell_line
+from mlem_core.analysis.files import python_lines, shell_line
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, many
 from mlem_core.base.typing import Layer
@@ -23,7 +23,7 @@ from mlem_core.tasks.analyses import Job
 from pages.parts import background, choices, frame, stored
 from pages.parts.choices import inform, plain
 from pages.parts.screens import SCREENS
-from pages.parts.view import View, view_of
+from pages.parts.view import View, open_view
 
 MOST_NAMED = 3  # models; of more their number is said
 NOT_DONE = {
@@ -36,7 +36,7 @@ NOT_DONE = {
 
 def view_page(file: str, body: Callable[[View], None]) -> None:
     """Draw a page of an analysis, as `frame.page`."""
-    frame.page(file, partial(show_view, frame.url_path_of(file), body))
+    frame.page(file, partial(show_view, frame.screen_url_path(file), body))
 
 
 def show_view(url_path: str, body: Callable[[View], None]) -> None:
@@ -92,7 +92,7 @@ def _open_view(url_path: str) -> View | None:
     if url_path == "stimuli":
         # How features vary together is the same whatever is fitted: with ridge there is no wait.
         selection = replace(selection, estimator="ridge", interactions=False)
-    view = view_of(job_id, selection)
+    view = open_view(job_id, selection)
     if view is None:
         return None
     with head:
@@ -105,7 +105,7 @@ def n_models() -> int:
     job_id = st.query_params.get("analysis") or choices.get_one("analysis")
     with contextlib.suppress(InputError):
         job = stored.find_job(job_id) if job_id else next(iter(finished().values()), None)
-        return 0 if job is None else len(notes.models_of(job.spec))
+        return 0 if job is None else len(notes.named_models(job.spec))
     return 0
 
 
@@ -137,7 +137,7 @@ def _chosen(done: dict[str, Job]) -> str | None:
             st.error(plain(error), icon=":material/error:")
     if job_id in done:
         return job_id
-    _ways_on(latest)
+    _next_steps(latest)
     return None
 
 
@@ -202,11 +202,11 @@ def _say_what(analysis: Analysis) -> None:
                 st.markdown(f"- {plain(notice)}")
 
 
-def _ways_on(latest: Job | None) -> None:
+def _next_steps(latest: Job | None) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         if latest is not None:
             st.button(
-                f"Open {plain(stored.name_of(latest))}",
+                f"Open {plain(stored.analysis_name(latest))}",
                 icon=":material/folder_open:",
                 type="primary",
                 on_click=lambda: choices.open_job(latest.id),
@@ -287,4 +287,4 @@ def _as_text(view: View) -> None:
     with st.expander("The same as a command"):
         st.code("\n".join(lines), language="bash", wrap_lines=True)
     with st.expander("The same in Python"):
-        st.code(python_of(spec, pair), language="python", wrap_lines=True)
+        st.code(python_lines(spec, pair), language="python", wrap_lines=True)

@@ -11,7 +11,7 @@ import streamlit as st
 from mlem_core import extending
 from mlem_core.base import VERSION
 from mlem_core.extending import Screen
-from mlem_core.report.methods import METHOD, in_words
+from mlem_core.report.methods import METHOD, short_citation
 from mlem_core.report.methods import bibtex as entries
 
 _KERNEL = (
@@ -108,7 +108,7 @@ def cite() -> None:
         f"This is MLEM Explorer {VERSION} (BSD-3-Clause); `CITATION.cff` and "
         "`LICENSE` are in its folder, and the source is what runs here."
     )
-    st.markdown(f"In BibTeX ({', '.join(in_words(key) for key in METHOD)}):")
+    st.markdown(f"In BibTeX ({', '.join(short_citation(key) for key in METHOD)}):")
     st.code(entries({"models": {}}), language="bibtex")
 
 

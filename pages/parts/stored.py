@@ -23,7 +23,7 @@ from streamlit.runtime.scriptrunner import StopException, get_script_run_ctx
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names, distinct
-from mlem_core.base.parallel import cancelled_by
+from mlem_core.base.parallel import cancellable
 from mlem_core.base.typing import parse_layer
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, deletion, notes
@@ -127,7 +127,7 @@ def analysis_names() -> dict[str, str]:
     return notes.job_names(analyses.recent(store()), store())
 
 
-def name_of(job: Job) -> str:
+def analysis_name(job: Job) -> str:
     """Display name of an analysis among all that there are."""
     return analysis_names().get(job.id) or notes.derived(job)
 
@@ -171,26 +171,26 @@ def while_here() -> contextlib.AbstractContextManager[None]:
         if not server.is_active_session(window):
             raise StopException
 
-    return cancelled_by(look)
+    return cancellable(look)
 
 
 def names() -> Names:
     """The display names of the chosen analysis."""
-    return names_of(choices.get_one("analysis") or EXAMPLE)
+    return display_names(choices.get_one("analysis") or EXAMPLE)
 
 
-def names_of(job_id: str) -> Names:
+def display_names(job_id: str) -> Names:
     """The display names of an analysis."""
     titles: Mapping[str, str] = {}
     in_files = Names()
     # The page says that no analysis has such an id, or that it is not done.
     with contextlib.suppress(InputError):
-        path = notes.path_of(job_id, store())
+        path = notes.notes_path(job_id, store())
         with contextlib.suppress(OSError):
             now = path.stat()
             titles = _shown(job_id, store(), (now.st_mtime_ns, now.st_size, now.st_ino))
         if job_id != EXAMPLE:
-            in_files = _in_files(job_id, store())
+            in_files = _file_names(job_id, store())
     return replace(in_files, features=titles, models=titles)
 
 
@@ -202,8 +202,8 @@ def _shown(job_id: str, store: Store, file: tuple[int, int, int]) -> Mapping[str
 
 def shared_names(first: str, second: str) -> Names:
     """Display names that two analyses have in common."""
-    one, other = names_of(first), names_of(second)
-    # As in `names_of`, features and models are named in one list.
+    one, other = display_names(first), display_names(second)
+    # As in `display_names`, features and models are named in one list.
     called = dict(one.features.items() & other.features.items())
     layers = dict(one.layers.items() & other.layers.items())
     axes = dict(one.axes.items() & other.axes.items())
@@ -212,7 +212,7 @@ def shared_names(first: str, second: str) -> Names:
 
 # Asked for many times a page; an analysis that is done does not change.
 @lru_cache(maxsize=64)
-def _in_files(job_id: str, store: Store) -> Names:
+def _file_names(job_id: str, store: Store) -> Names:
     """The names that files give layers and axes in an analysis."""
     if not find_job(job_id).spec.representations:
         return Names()
@@ -263,13 +263,13 @@ def thumbnails(names: Sequence[object], folder: Path) -> list[str | None] | None
         # What begins with two slashes may be a place in a network.
         is_path = name.lower().endswith(SUFFIXES) and name[:2] not in ("//", r"\\")
         if left > 0 and is_path and "\0" not in name:
-            image = _of_file(folder / name)
+            image = _read_names(folder / name)
         left -= len(image or "")
         images.append(image)
     return images if any(images) else None
 
 
-def _of_file(path: Path) -> str | None:
+def _read_names(path: Path) -> str | None:
     try:
         about = path.stat()
     except OSError:

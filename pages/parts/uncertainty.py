@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from mlem_core.analysis.flags import of_two, reasons
+from mlem_core.analysis.flags import pair_reasons, reasons
 from mlem_core.base.text import fraction
 from mlem_core.base.typing import parse_layer
 from mlem_core.estimators.registry import estimator_named
@@ -19,7 +19,7 @@ from mlem_core.inference.intervals import (
     LayerIntervals,
     family_of_tests,
 )
-from mlem_core.inference.resample import ZERO, generalises, how_computed, permuted_of
+from mlem_core.inference.resample import ZERO, generalises, how_computed, permuted_sample_sentence
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from pages.parts import background, exporting, frame, stored
@@ -30,16 +30,17 @@ from pages.parts.view import View
 def offer_intervals(view: View, similarity: str = RSA) -> None:
     """The button that makes them, or its progress; nothing where they are there."""
     shown = view.shown()
-    known = shown.chance_of(similarity) or not SIMILARITIES[similarity].divides
-    if shown.intervals_of(similarity) is not None and known:
+    known = shown.find_contribution_null(similarity) or not SIMILARITIES[similarity].divides
+    if shown.find_intervals(similarity) is not None and known:
         return
     chosen = replace(view.selection, similarity=similarity)
     background.offer(
         view.work("all-error-bars", chosen.to_dict()),
         "Add confidence intervals and tests",
-        f"Resamples {Units.of(view.analysis.stimuli).over} and permutes the labels of each feature "
-        f"{PERMUTATIONS} times, in the background: intervals and tests on all pages, for all "
-        f"{len(view.layers)} layers. It takes some minutes, longer with many stimuli or layers.",
+        f"Resamples {Units.from_stimuli(view.analysis.stimuli).over} and permutes the labels of "
+        f"each feature {PERMUTATIONS} times, in the background: intervals and tests on all pages, "
+        f"for all {len(view.layers)} layers. It takes some minutes, longer with many stimuli or "
+        "layers.",
     )
 
 
@@ -95,9 +96,9 @@ def score_chance(view: View) -> None:
     if estimator_named(view.selection.estimator).slow:
         st.caption("It is tested with ridge, which is fitted quickly: run the analysis with it.")
         return
-    permuted = Units.of(view.analysis.stimuli).permuted(view.analysis.spec.folds_over)
+    permuted = Units.from_stimuli(view.analysis.stimuli).permuted(view.analysis.spec.folds_over)
     place = " (the place of a word)" * (view.analysis.stimuli.level == "word")
-    sample = permuted_of(len(view.analysis.stimuli), view.analysis.pairs.n_pairs)
+    sample = permuted_sample_sentence(len(view.analysis.stimuli), view.analysis.pairs.n_pairs)
     found = SCORE_CHANCE.find(view)
     if found is None:
         st.markdown(
@@ -138,7 +139,7 @@ def say_of_pair(view: View, a: str, b: str) -> None:
         "both": f"The similarity of {one} and {other}",
     }
     by_measure = {measure: reasons(marks, measure) for measure in ("profiles", RSA, "tau")}
-    marked = of_two(by_measure, parse_layer(a), parse_layer(b))
+    marked = pair_reasons(by_measure, parse_layer(a), parse_layer(b))
     sentences = [plain(f"{names[side]}: {why}.") for side, why in marked.items()]
     if sentences:
         with st.expander("These layers are flagged", icon=":material/warning:"):

@@ -10,7 +10,7 @@ import streamlit as st
 
 from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.context import FITS, SelectionContext
-from mlem_core.analysis.layer_sources import without_representations
+from mlem_core.analysis.layer_sources import missing_representations
 from mlem_core.analysis.similarities import LayerSimilarity
 from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.estimators.registry import estimator_named
@@ -19,7 +19,7 @@ from mlem_core.figures.context import FigureContext, FigureOptions
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.storage.store import Store
 from mlem_core.tasks.access import view_only
-from mlem_core.tasks.followups import Followup, followup_of
+from mlem_core.tasks.followups import Followup, get_followup
 from pages.parts import background, choices, stored
 from pages.parts.choices import inform, plain
 from pages.parts.screens import SCREENS
@@ -85,7 +85,7 @@ class View(SelectionContext):
 
     def work(self, kind: str, options: Mapping[str, Any]) -> Followup:
         """Work on the analysis that goes on in the background, whether it was started or not."""
-        return followup_of(kind, self.job_id, options, stored.store())
+        return get_followup(kind, self.job_id, options, stored.store())
 
     @property
     def chosen_pair(self) -> tuple[Layer, Layer] | None:
@@ -102,7 +102,7 @@ class View(SelectionContext):
         return (a, b) if a != b and {a, b} <= {*there} else defaults
 
 
-def view_of(job_id: str, selection: Selection | None = None) -> View | None:
+def open_view(job_id: str, selection: Selection | None = None) -> View | None:
     """A finished analysis, by default all of it; None while it is fitted (which is shown)."""
     analysis = stored.open_analysis(job_id)
     chosen = analysis.select() if selection is None else selection
@@ -132,12 +132,12 @@ def lacks(job_id: str, analysis: Analysis, models: Sequence[str], what_for: str)
     ----------
     what_for : begins the sentence that then names the models
     """
-    lacking = without_representations(analysis, models, stored.store())
+    lacking = missing_representations(analysis, models, stored.store())
     if lacking:
         named = plain(" and ".join(map(stored.names().model, lacking)))
         st.caption(f"{what_for}{named}, which are not on this machine yet.")
         background.offer(
-            followup_of("representations", job_id, {"models": lacking}, stored.store()),
+            get_followup("representations", job_id, {"models": lacking}, stored.store()),
             "Get the representations",
             "Runs the models on the stimuli, in the background; some seconds for a small model.",
         )
@@ -215,10 +215,10 @@ def look_at_cell(view: View, clicked: Any) -> None:
     """Look at the two layers of a cell of a matrix that was clicked, if it has two."""
     layers = [layer_name(clicked[at : at + 2]) for at in (0, 2)]
     if len(set(layers)) == 2 and set(layers) <= set(view.layer_names):
-        look_at(view, *layers)
+        select_pair(view, *layers)
 
 
-def look_at(view: View, a: str, b: str) -> None:
+def select_pair(view: View, a: str, b: str) -> None:
     """Make two layers "model:layer" the pair that all pages look at."""
     choices.open_job(view.job_id)  # it may be shown without having been chosen
     choices.put_all({"a": [a], "b": [b]})
@@ -226,7 +226,7 @@ def look_at(view: View, a: str, b: str) -> None:
 
 def open_why(view: View, a: str, b: str) -> None:
     """Open the canvas of two layers "model:layer"."""
-    look_at(view, a, b)
+    select_pair(view, a, b)
     st.switch_page(SCREENS["home"].file)
 
 
@@ -234,4 +234,4 @@ def look_at_layer(view: View, clicked: Any) -> None:
     """Look at a layer that was clicked beside the one that was chosen last."""
     layer = layer_name(clicked[:2])
     if layer in {*view.layer_names} - {*view.pair}:
-        look_at(view, view.pair[1], layer)
+        select_pair(view, view.pair[1], layer)

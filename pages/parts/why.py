@@ -34,7 +34,7 @@ from pages.parts.view import (
     chosen_similarity,
     has_pairs,
     lacks,
-    look_at,
+    select_pair,
 )
 
 _ENTRY = """
@@ -62,7 +62,7 @@ def _canvas(view: View) -> None:
     progress = _progress(work)
 
     def chosen() -> None:
-        look_at(view, *st.session_state["canvas"]["pair"])
+        select_pair(view, *st.session_state["canvas"]["pair"])
 
     holder = '<div class="holder" style="container-type: inline-size"></div>'
     code = script() + _ENTRY

@@ -7,7 +7,7 @@ import pytest
 from helpers.inputs import in_files, words
 
 from mlem_core import AnalysisSpec, Store, run
-from mlem_core.analysis.files import options_of, python_of, shell_line
+from mlem_core.analysis.files import command_options, python_lines, shell_line
 from mlem_core.analysis.spec import parameters
 from mlem_core.base.errors import InputError
 from mlem_core.cli.commands import main, parser
@@ -31,17 +31,17 @@ SPECS = (
 def test_the_command_is_read_as_the_same_analysis(spec):
     words = shlex.split(shell_line("analyze", spec, "--out=results"))
     assert spec_from_options(parser(None).parse_args(words[1:])) == spec
-    code = python_of(spec, (("minilm", 3), ("gpt2", 5))).splitlines()[2]
+    code = python_lines(spec, (("minilm", 3), ("gpt2", 5))).splitlines()[2]
     assert eval(code.removeprefix("analysis = run(")[:-1]) == spec
 
 
 def test_every_parameter_has_its_option():
-    options = {option.partition("=")[0] for option in options_of(SPECS[1])}
+    options = {option.partition("=")[0] for option in command_options(SPECS[1])}
     known = {f"--{(one.option or name).replace('_', '-')}" for name, one in parameters().items()}
     assert options <= known and len(options) > 15
-    assert '--features="a,b",c' in options_of(AnalysisSpec(features=("a,b", "c")))
+    assert '--features="a,b",c' in command_options(AnalysisSpec(features=("a,b", "c")))
     with pytest.raises(InputError, match="use Python"):
-        options_of(AnalysisSpec(features=(" a", "c")))
+        command_options(AnalysisSpec(features=(" a", "c")))
 
 
 def test_what_is_shown_runs_as_its_command_and_in_python(tmp_path, monkeypatch, capsys):
@@ -55,6 +55,6 @@ def test_what_is_shown_runs_as_its_command_and_in_python(tmp_path, monkeypatch, 
     assert main(shlex.split(shell_line("why", own, "one:0", "one:1"))[1:]) == 0
     said = capsys.readouterr().out
     names = {"profiles": None}
-    exec(python_of(own, (("one", 0), ("one", 1))), names)
+    exec(python_lines(own, (("one", 0), ("one", 1))), names)
     assert [*names["analysis"].pairs.features] == ["noun", "length"]
     assert "noun" in said and "position" not in said

@@ -21,7 +21,7 @@ from mlem_core.cli.commands import main
 from mlem_core.inference.explanation import explain, with_chance
 from mlem_core.inference.layer_intervals import LAYER_INTERVALS
 from mlem_core.measures.decomposition import decompose
-from mlem_core.pairs.designs import places_of
+from mlem_core.pairs.designs import pair_places
 
 N = 45
 GONE = np.random.default_rng(3).random(N * (N - 1) // 2) < 0.1
@@ -57,11 +57,11 @@ def test_everything_is_that_of_the_pairs_with_a_distance(made, monkeypatch, tmp_
     distances = np.stack([squared(layer) for layer in layers])[:, ~GONE]
     monkeypatch.setattr(explicit, "pairs", lambda n: (first[~GONE], second[~GONE]))
     np.testing.assert_allclose(analysis.rsa, spearmanr(distances.T).statistic, atol=1e-9)
-    fits = analysis.fits_of(analysis.select()).fits
+    fits = analysis.compute_fits(analysis.select()).fits
     alphas = analysis.manifest["alphas"]
     for layer in range(3):
         hold_ridge(fits, layer, 1, x, distances[layer], analysis.folds, alphas)
-    x = analysis.pairs.columns.of_pairs(first[~GONE], second[~GONE])
+    x = analysis.pairs.columns.pair_values(first[~GONE], second[~GONE])
     ranks = np.stack([rankdata(of_layer) for of_layer in distances])
     of_columns = [(feature,) for feature in analysis.pairs.columns.first_feature]
     terms = explicit.contributions(x, of_columns, ranks, analysis.folds)
@@ -90,7 +90,7 @@ def test_other_estimators_and_a_budget_of_pairs_leave_them_out_too(made, budget,
     *_, analysis, store = made
     other = run(replace(analysis.spec, pairs=budget, estimator=estimator), store, False)
     first, second = other.design.pairs()
-    assert not GONE[places_of(first, second, N)].any() and other.pairs.n_pairs == len(first)
+    assert not GONE[pair_places(first, second, N)].any() and other.pairs.n_pairs == len(first)
     assert len(other.pair_errors) == 0 or budget
     assert np.isfinite(other.results().scores["rho"]).all()
 

@@ -11,7 +11,7 @@ from mlem_core.analysis.pair_errors import COLUMNS, design_errors, errors_senten
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.importance import fitted
 from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.designs import PairDesign, places_of
+from mlem_core.pairs.designs import PairDesign, pair_places
 from mlem_core.pairs.ranks import PairRanks
 from mlem_core.pairs.statistics import ComparedPairs, pass_over_layer
 
@@ -23,15 +23,15 @@ def designed(names, items=None):
     features = random_features(N)
     layers = [random_layer(features, seed) for seed in (1, 2)]
     folds = random_folds(N)
-    design = PairDesign.of(folds, 8_000, items=items)
-    compared = ComparedPairs.of(feature_columns(features[names]), folds, design=design)
+    design = PairDesign.from_budget(folds, 8_000, items=items)
+    compared = ComparedPairs.from_features(feature_columns(features[names]), folds, design=design)
     ranks, statistics = PairRanks(2, design.n_pairs), []
     for number, rows in enumerate(layers):
         result = pass_over_layer(compared, lambda rows=rows: rows, "euclidean", "a layer")
         ranks.put(number, result.doubled)
         statistics.append(result.statistics)
     products = compared.rank_products(ranks, [0, 1])
-    without = list(compared.without_each_design(statistics, products))
+    without = list(compared.leave_designs_out(statistics, products))
     return compared, layers, compared.together(statistics, products), without
 
 
@@ -42,9 +42,9 @@ def test_errors_are_those_of_a_jackknife_over_the_explicit_pairs_of_designs(name
     assert whole.tests.is_grouped == (names == ["kind", "gender"])
     columns, folds, design = compared.columns, compared.folds, compared.design
     first, second = design.pairs()
-    distances = np.stack([squared(rows)[places_of(first, second, N)] for rows in layers])
+    distances = np.stack([squared(rows)[pair_places(first, second, N)] for rows in layers])
     ranks = np.stack([rankdata(row) for row in distances])
-    z = columns.of_pairs(first, second)
+    z = columns.pair_values(first, second)
     in_design = np.repeat(np.arange(8), np.diff(design.starts[design.parts]))
     tested = folds[first] == folds[second]
     if items is not None:
@@ -75,14 +75,14 @@ def test_errors_are_those_of_a_jackknife_over_the_explicit_pairs_of_designs(name
     table = design_errors(LAYERS, whole, without)
     assert list(table.columns) == list(COLUMNS)
     by = table.set_index(["measure", "layer", "feature"]).sort_index()
-    of_all = fitted(whole)
+    everything = fitted(whole)
     drops = np.stack([own.importance.mean(axis=1) for own in fits])
     for layer in (0, 1):
         of_rho = by.loc[("rho", layer, "")]
-        assert of_rho["value"] == pytest.approx(of_all.fits.rho[layer].mean())
+        assert of_rho["value"] == pytest.approx(everything.fits.rho[layer].mean())
         assert of_rho["error"] == pytest.approx(jackknife(rho[:, layer]))
         of_drops = by.loc[("importance", layer)].loc[names]
-        expected = of_all.importance[layer].mean(axis=0)
+        expected = everything.importance[layer].mean(axis=0)
         np.testing.assert_allclose(of_drops["value"], expected, atol=1e-12)
         np.testing.assert_allclose(of_drops["error"], jackknife(drops[:, layer]))
     rsa = by.loc[("rsa", 0, "")]

@@ -14,11 +14,11 @@ from scipy.stats import spearmanr, weightedtau
 from mlem_core import AnalysisSpec, Store, from_frame, read_csv, run, write_csv
 from mlem_core.analysis import files, planning
 from mlem_core.analysis.diagnostics import lint
-from mlem_core.analysis.planning import cost_of, recommended_values
+from mlem_core.analysis.planning import estimate_cost, recommended_values
 from mlem_core.cli.commands import main
 from mlem_core.pairs.columns import resolved_columns
 from mlem_core.pairs.pair_columns import number_of_columns
-from mlem_core.representations.availability import look_up
+from mlem_core.representations.availability import check_availability
 from mlem_core.stimuli import datasets
 
 MODEL = "mini-bert"
@@ -364,9 +364,9 @@ def test_the_disk_that_a_run_takes(tmp_path):
     write_csv(probing(60), tmp_path / "words.csv")
     names = ("mini-bert", "mini-mamba")
     spec = AnalysisSpec(str(tmp_path / "words.csv"), models=names, layers=(0, 3, 6))
-    shapes = {name: look_up(name).shape for name in names}
+    shapes = {name: check_availability(name).shape for name in names}
     words = spec.load_stimuli()
-    cost = cost_of(spec, words, lint(words, spec).n_columns, shapes)
+    cost = estimate_cost(spec, words, lint(words, spec).n_columns, shapes)
     store = Store(tmp_path / "store", overlays=())
     analysis = run(spec, store, progress=False)
     assert cost.n_layers == len(analysis.layers) == 6

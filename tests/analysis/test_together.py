@@ -12,7 +12,7 @@ from mlem_core.analysis.source import StimulusSource
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
 from mlem_core.cli.commands import parser
 from mlem_core.cli.options import spec_from_options
-from mlem_core.extensions.systems.group_spec import labels_of, step_of
+from mlem_core.extensions.systems.group_spec import labels_by_factor, training_step
 from mlem_core.stimuli.reading.table import read_table
 from mlem_core.stimuli.roles import apply_roles, guess_roles, read_csv
 
@@ -85,12 +85,15 @@ def test_what_is_no_group_no_label_and_no_trajectory(change, facts):
     ("a@step5@random", 0),
 )
 def test_the_step_is_the_number_at_the_end_of_the_revision(member, step):
-    assert step_of(member) == step
+    assert training_step(member) == step
 
 
 def test_labels_of_a_group_are_those_of_its_members():
     groups, labels = (("g", ("a", "b")),), (("g", ("f:1", "s:x")), ("c", ("f:2", "s:x")))
-    assert labels_of(groups, labels, ["c", "a", "b"]) == {"f": ("2", "1", "1"), "s": ("x",) * 3}
+    assert labels_by_factor(groups, labels, ["c", "a", "b"]) == {
+        "f": ("2", "1", "1"),
+        "s": ("x",) * 3,
+    }
 
 
 def test_a_part_of_the_models_keeps_its_part():

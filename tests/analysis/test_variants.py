@@ -23,11 +23,11 @@ from mlem_core.analysis.source import as_written
 from mlem_core.analysis.transforms import changed_units
 from mlem_core.extensions.decoding.computation import decoding
 from mlem_core.inference.layer_intervals import LAYER_INTERVALS
-from mlem_core.inference.resample import below_ceiling
+from mlem_core.inference.resample import ceiling_caveats
 from mlem_core.report.archive import write_archive
 from mlem_core.report.methods import methods_paragraph
 from mlem_core.report.rerun import rerun
-from mlem_core.stimuli.folds import FOLDS_OVER, in_training
+from mlem_core.stimuli.folds import FOLDS_OVER, is_training
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +194,7 @@ def test_decoding_over_both_sees_nothing_of_what_they_are_tested_on(analyses):
         of_fold = [set(own[test]) for own in (words, sentences)]
         shares = np.isin(words, list(of_fold[0])) | np.isin(sentences, list(of_fold[1]))
         # Not only those that share something with a tested stimulus: all that could have.
-        train = in_training(whole.folds, fold)
+        train = is_training(whole.folds, fold)
         assert not (train & shares).any() and train.sum() > 40
         fitted = make_pipeline(StandardScaler(), RidgeClassifier()).fit(rows[train], half[train])
         row = found[(found["fold"] == fold) & (found["feature"] == "half")].iloc[0]
@@ -299,5 +299,5 @@ def test_what_is_far_below_its_ceiling_is_said_with_what_to_try(tmp_path):
     results = analysis_of(tmp_path, LINE, estimator="ridge").results()
     for share, named in ((0.7, False), (0.5, True)):
         scores = results.scores.assign(ceiling=0.5, rho=0.5 * share)
-        said = below_ceiling(replace(results, scores=scores), "ridge")
+        said = ceiling_caveats(replace(results, scores=scores), "ridge")
         assert ("m (.25 of .50)" in said and "ridge-rank" in said) == named == bool(said)

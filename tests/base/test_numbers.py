@@ -17,10 +17,10 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from mlem_core import AnalysisSpec, RidgeMLEM, explain, from_frame
 from mlem_core.base.labels import Names, shortened, width
 from mlem_core.base.numbers import nonnegative_quadratic, student_quantile
-from mlem_core.base.parallel import Bars, each, in_order
-from mlem_core.base.parameters import in_names, names_in
+from mlem_core.base.parallel import Bars, each, map_in_order
+from mlem_core.base.parameters import join_names, split_names
 from mlem_core.base.text import listed, many
-from mlem_core.base.typing import Progress, layer_name, layers_in, parse_layer
+from mlem_core.base.typing import Progress, layer_name, parse_layer, parse_layers
 from mlem_core.estimators.registry import ESTIMATORS
 from mlem_core.pairs.distances import DISTANCES
 from mlem_core.pairs.similarities import SIMILARITIES
@@ -73,7 +73,7 @@ def test_results_come_in_the_order_of_the_items(threads):
             later.set()
         return 2 * item
 
-    assert list(in_order(call, range(40), threads)) == list(range(0, 80, 2))
+    assert list(map_in_order(call, range(40), threads)) == list(range(0, 80, 2))
 
 
 def threads():
@@ -84,7 +84,7 @@ def threads():
 def test_shared_out_work_has_one_thread_each_and_an_error_leaves_it_as_it_was():
     with threadpool_limits(3):
         assert each(lambda _: threads(), range(4), 2) == [{1}] * 4
-        assert list(in_order(lambda _: threads(), range(4), 2)) == [{1}] * 4
+        assert list(map_in_order(lambda _: threads(), range(4), 2)) == [{1}] * 4
         # A single thread may have them all.
         assert each(lambda _: threads(), range(2), 1) == [{3}] * 2
         assert threads() == {3}
@@ -160,18 +160,18 @@ def test_an_analysis_takes_one_or_several(given, kept):
 
 
 def test_names_and_layers():
-    assert names_in("tense") == ("tense",) == names_in(["tense"])
+    assert split_names("tense") == ("tense",) == split_names(["tense"])
     for names in (("a, b", "c"), ('say "a"', "b"), ("a\nb", "c\rd"), ("tense",), ()):
-        assert names_in(in_names(names)) == names == names_in(list(names))
-    assert names_in('c, "a, b"') == ("c", "a, b")
-    assert names_in("a\nb, c") == ("a", "b", "c")
+        assert split_names(join_names(names)) == names == split_names(list(names))
+    assert split_names('c, "a, b"') == ("c", "a, b")
+    assert split_names("a\nb, c") == ("a", "b", "c")
     with refused("names with commas"):
-        names_in("x" * 200_000)
+        split_names("x" * 200_000)
     three = ("minilm", 3)
     for asked in ("minilm:3", three, ["minilm:3"], [three], (three,), ("minilm", np.int64(3))):
-        assert layers_in(asked) == (three,)
-    assert layers_in("minilm:3, a:b:0") == (three, ("a:b", 0))
-    assert layers_in((three, ("minilm", 4))) == (three, ("minilm", 4))
+        assert parse_layers(asked) == (three,)
+    assert parse_layers("minilm:3, a:b:0") == (three, ("a:b", 0))
+    assert parse_layers((three, ("minilm", 4))) == (three, ("minilm", 4))
     assert layer_name(parse_layer("hub:org/model:12")) == "hub:org/model:12"
     for wrong in ("minilm", ":3", "minilm:", "minilm:x"):
         with refused("MODEL:LAYER"):

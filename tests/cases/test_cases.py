@@ -175,7 +175,7 @@ def by_item(frame):
     return frame.sort_index().to_numpy()
 
 
-def of_names(path):
+def nominal_findings(path):
     return [by_item(pd.read_csv(path, index_col=0))]
 
 
@@ -205,7 +205,7 @@ def without_diagonal(path):
 
 @for_each(
     "file, layers, facts",
-    ("array-csv-with-names/x.csv", of_names, ("by name", "'item'")),
+    ("array-csv-with-names/x.csv", nominal_findings, ("by name", "'item'")),
     ("npz-with-stimulus-names/x.npz", of_npz, ("by name", "'item'")),
     ("nan-voxels/brain.npz", of_voxels, ("5 of 40 units in IT",)),
     ("safetensors-layer-names/x.safetensors", of_blocks, ("order of the numbers",)),

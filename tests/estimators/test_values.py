@@ -38,7 +38,7 @@ def pairs():
 def test_same_or_different_is_the_sum_over_the_pairs_of_values(missing):
     columns = statistics_of(FEATURES, LAYERS, FOLDS, ("kind", "length"), missing).columns
     assert columns.by_value == ("kind", "length")
-    plain = columns.of_pairs(*explicit.pairs(N)) @ plain_columns(columns).T
+    plain = columns.pair_values(*explicit.pairs(N)) @ plain_columns(columns).T
     expected = explicit.feature_distances(FEATURES, missing) ** 2
     np.testing.assert_allclose(plain, expected, atol=1e-12)
 
@@ -71,7 +71,7 @@ def explicit_design(features):
 
 def test_columns_are_those_of_the_explicit_pairs(pairs):
     x, names, aims = explicit_design(FEATURES)
-    np.testing.assert_allclose(pairs.columns.of_pairs(*explicit.pairs(N)), x, atol=1e-12)
+    np.testing.assert_allclose(pairs.columns.pair_values(*explicit.pairs(N)), x, atol=1e-12)
     assert list(pairs.columns.names) == names and pairs.resolved == RESOLVED
     np.testing.assert_array_equal(pairs.columns.as_distance, np.nan_to_num(aims, nan=1.0))
 
@@ -169,7 +169,9 @@ def test_planted_distances_between_values_come_back():
 def test_a_subset_of_features_equals_a_run_with_only_these(pairs):
     keep = ["kind", "length"]
     fewer = statistics_of(FEATURES[keep], LAYERS, FOLDS, ("kind",))
-    (expected, its_importance), (found, importance) = map(fitted, (fewer, pairs.of_features(keep)))
+    (expected, its_importance), (found, importance) = map(
+        fitted, (fewer, pairs.select_features(keep))
+    )
     for name, values in vars(found).items():
         np.testing.assert_allclose(values, getattr(expected, name), atol=1e-9)
     np.testing.assert_allclose(importance, its_importance, atol=1e-9)

@@ -127,7 +127,7 @@ def job(analysis, tmp_path):
     job = analyses.Job(name, Store(tmp_path / "store").root / "jobs" / name, analysis.spec)
     job.folder.mkdir(parents=True)
     write_json(job.folder / "spec.json", analysis.spec.to_dict())
-    assert runner.carry_out(job.folder, analyses.make_analysis) == 0
+    assert runner.execute(job.folder, analyses.make_analysis) == 0
     return job
 
 
@@ -165,7 +165,7 @@ def problems(job, expected, seed, each):
                 yield f"{what}: {error}"
             if number % each == 0:
                 write_json(found.folder / "spec.json", expected.spec.to_dict())
-                status = runner.carry_out(found.folder, analyses.make_analysis)
+                status = runner.execute(found.folder, analyses.make_analysis)
                 if status or not same(found.analysis(), expected):
                     yield f"{what}: not made again"
         except Exception as error:
@@ -183,7 +183,7 @@ def test_a_damaged_result_is_never_shown_and_made_again(job, analysis, seed, eac
 
 
 def test_work_on_an_analysis_is_never_shown_damaged(tmp_path):
-    task = followups.followup_of("chance", "0" * 16, {"x": 1}, Store(tmp_path / "store"))
+    task = followups.get_followup("chance", "0" * 16, {"x": 1}, Store(tmp_path / "store"))
 
     def done():
         task.result.mkdir(parents=True)

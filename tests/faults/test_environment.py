@@ -191,7 +191,7 @@ ODD = (
 )  # fmt: skip
 
 
-def options_of(name):
+def command_options(name):
     return [
         action.option_strings[0]
         for action in parser(None)._subparsers._group_actions[0].choices[name]._actions
@@ -237,9 +237,9 @@ def tried(home, command, capsys, every=1):
     folder, inputs = home
     inside = contents(folder / "in")
     wrong: dict[str, str] = {}
-    lines = [(option, value) for option in options_of(command[0]) for value in ODD]
+    lines = [(option, value) for option in command_options(command[0]) for value in ODD]
     for option, value in lines[every - 1 :: every]:
-        lacks = "--out" in options_of(command[0]) and option != "--out"
+        lacks = "--out" in command_options(command[0]) and option != "--out"
         needed = ["--out", "out.csv" if command[0] in ("why", "stimuli") else "out"] * lacks
         given = {"lint": inputs[:2], "stimuli": []}.get(command[0], inputs)
         said = wrongly_taken([*command, *given, *needed, f"{option}={value}"], capsys)
@@ -279,4 +279,4 @@ def test_odd_values_of_every_option(command, home, capsys):
     }
     assert tried(home, [command, *before.get(command, [])], capsys) == {}
     with capsys.disabled():
-        print(f"\n{command}: {len(options_of(command)) * len(ODD)} command lines")
+        print(f"\n{command}: {len(command_options(command)) * len(ODD)} command lines")

@@ -116,9 +116,9 @@ class Sources:
                   for name in groups}  # fmt: skip
         of_groups = {"groups": groups, "trajectories": trajectories, "labels": labels}
         spec = in_files(self.folder, self.table, layers, **of_groups, **CHOSEN)
-        of_all = run(spec, self.store)
-        keep_halves(of_all, self.store, of_all.select())
-        return self.shown(of_all)
+        everything = run(spec, self.store)
+        keep_halves(everything, self.store, everything.select())
+        return self.shown(everything)
 
     @cached_property
     def importance_group(self):
@@ -136,7 +136,7 @@ def draw(tmp_path_factory, chromium_path):
     sources = Sources(tmp_path_factory.mktemp("exports"))
 
     def drawn(name, mm):
-        source, narrow = sources.of(name), Paper(width_mm=mm).narrow
+        source, narrow = sources.from_view(name), Paper(width_mm=mm).narrow
         made = FIGURES[name].draw(replace(source, drawing=replace(source.drawing, narrow=narrow)))
         assert made is not None, f"there is no figure {name}"
         return made
@@ -177,7 +177,7 @@ def test_no_text_is_cut_or_covers_another(name, mm, draw, page):
     if mm != WIDTHS[0]:
         return  # one width shows that no letter is lost on the way
     files = as_files(made.figure, name, "svg", paper, title=made.title)
-    texts = [text for svg in files.values() for text in texts_of(svg, page)]
+    texts = [text for svg in files.values() for text in option_texts(svg, page)]
     missing = Counter(plain_letters("".join(texts))) - Counter(plain_letters(written))
     assert not missing, "letters of these texts are not on the page"
 
@@ -228,7 +228,7 @@ def is_outside(box, size):
     return bool((box < -0.2).any() or (box > np.array(size) + 0.2).any())
 
 
-def texts_of(svg, page):
+def option_texts(svg, page):
     """What each text of a picture says."""
     page.set_content(f"<body style='margin:0'>{svg.decode()}</body>")
     return page.evaluate(

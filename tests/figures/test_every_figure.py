@@ -17,7 +17,13 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
-from helpers.figure_tables import FEATURES, distances_of, importance_of, layer_map_of, scores_of
+from helpers.figure_tables import (
+    FEATURES,
+    layer_map_of,
+    mean_importance,
+    repetition_distances,
+    scores_of,
+)
 from pypdf import PdfReader
 
 from mlem_core import InputError
@@ -30,7 +36,7 @@ from mlem_core.figures.context import RenderedFigure
 from mlem_core.figures.export import as_file, can_write_images, image, one_browser
 from mlem_core.figures.maps import layer_maps
 from mlem_core.figures.naming import feature_name, naming
-from mlem_core.figures.print_layout import Paper, on_pages
+from mlem_core.figures.print_layout import Paper, print_pages
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.similarity import similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations, feature_counts
@@ -52,7 +58,7 @@ class Given(NamedTuple):
 
     @property
     def importance(self):
-        return importance_of(self.features, dict.fromkeys(self.models, 2))
+        return mean_importance(self.features, dict.fromkeys(self.models, 2))
 
     @property
     def square(self):
@@ -66,7 +72,7 @@ class Given(NamedTuple):
 
     @property
     def distances(self):
-        return distances_of(self.layers, self.features[0], self.values)
+        return repetition_distances(self.layers, self.features[0], self.values)
 
 
 def near_nothing(names):
@@ -198,7 +204,7 @@ def browser(chromium_path):
 
 def figure_of():
     features = ("part_of_speech", "tense")
-    importance = importance_of(features)
+    importance = mean_importance(features)
     return profiles(importance, scores_of(importance), features)
 
 
@@ -211,7 +217,7 @@ def test_a_pdf_has_the_asked_width_text_fonts_and_title(browser, width, font, po
     pdf = PdfReader(io.BytesIO(as_file(figure_of(), "pdf", paper, title=title)))
     (page,) = pdf.pages
     assert float(page.mediabox.width) * MM == pytest.approx(width, abs=0.5)
-    height = on_pages(figure_of(), paper)[0].layout.height * paper.scale / 96 * 25.4
+    height = print_pages(figure_of(), paper)[0].layout.height * paper.scale / 96 * 25.4
     assert float(page.mediabox.height) * MM == pytest.approx(height, abs=0.5)
     assert pdf.metadata.title == title
     sizes = []
@@ -252,10 +258,10 @@ def test_a_png_has_the_asked_pixels_and_says_its_resolution(browser):
 
 
 def test_what_does_not_fit_a_page_has_further_files_or_further_pages_of_one(browser):
-    importance, paper = importance_of(layers=dict.fromkeys("abcde", 2)), Paper(width_mm=89)
+    importance, paper = mean_importance(layers=dict.fromkeys("abcde", 2)), Paper(width_mm=89)
     panels = profiles(importance, scores_of(importance), FEATURES, across=1)
     drawn = RenderedFigure(panels, "a & b", "", importance)
-    both = formats.pages_of(drawn, paper)
+    both = formats.lay_out_pages(drawn, paper)
     assert len({axis.range for page in both for axis in page.select_yaxes()}) == 1
     legends = [{one.name for one in page.data if one.showlegend is not False} for page in both]
     assert legends[0] == legends[1] and len(legends[0]) > len(FEATURES)

@@ -5,7 +5,14 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.figure_tables import FEATURES, distances_of, importance_of, named, of_type, scores_of
+from helpers.figure_tables import (
+    FEATURES,
+    mean_importance,
+    named,
+    of_type,
+    repetition_distances,
+    scores_of,
+)
 
 from mlem_core.extensions.audit.figures import audit_map
 from mlem_core.extensions.value_coding.figures import value_matrices
@@ -43,7 +50,7 @@ def with_markers(figure):
 
 
 def test_profiles_draw_the_means_and_spreads_over_folds():
-    importance = importance_of()
+    importance = mean_importance()
     scores, figure = scores_of(importance), drawn(importance)
     for number, model in enumerate("ab"):
         own = importance[(importance["model"] == model) & (importance["feature"] == "tense")]
@@ -60,7 +67,7 @@ def test_profiles_draw_the_means_and_spreads_over_folds():
         np.testing.assert_allclose(named(figure, CEILING)[number].y, fits["ceiling"].mean())
 
 
-def intervals_of(importance):
+def find_intervals(importance):
     """0.1 below and 0.3 above each mean; `pos` in layer 1 is not above 0 for sure."""
     each = importance.groupby(["model", "layer", "feature"], sort=False)["importance"].mean()
     table = each.rename("value").reset_index().assign(quantity="importance")
@@ -73,8 +80,8 @@ def intervals_of(importance):
 
 
 def test_intervals_take_the_place_of_spreads_over_folds():
-    importance = importance_of()
-    shuffled = intervals_of(importance).sample(frac=1, random_state=0)
+    importance = mean_importance()
+    shuffled = find_intervals(importance).sample(frac=1, random_state=0)
     figure = drawn(importance, intervals=shuffled)
     line = named(figure, "pos")[0]
     assert list(line.marker.symbol) == ["circle", "circle-open", "circle"] and line.showlegend
@@ -92,7 +99,7 @@ def test_intervals_take_the_place_of_spreads_over_folds():
 
 
 def test_importance_scatter_puts_each_feature_at_its_two_means():
-    importance, why = importance_of(), {"both": "RSA falls to 0.1 <here>"}
+    importance, why = mean_importance(), {"both": "RSA falls to 0.1 <here>"}
     flags = Annotations(flags=why)
     layers = (("a", 2), ("b", 1))
     figure = importance_scatter(importance, layers, FEATURES, -0.24, np.nan, flags)
@@ -122,7 +129,7 @@ VALUES = ["<b>noun</b>", "verb", "a value, one", "a value, two"]
 @pytest.fixture
 def distances():
     """Of every two values in three layers; no pair of stimuli has the second value twice."""
-    table = distances_of(THREE, "pos", VALUES)
+    table = repetition_distances(THREE, "pos", VALUES)
     table.loc[(table["value_a"] == "verb") & (table["value_b"] == "verb"), "n_pairs"] = 0
     return table
 

@@ -266,7 +266,7 @@ def beside_one(moments, features):
         if not players:
             return 0.0
         names = [columns.features[number] for number in sorted(players)]
-        return decompose(moments.of_features(names)).terms.sum(axis=0)
+        return decompose(moments.select_features(names)).terms.sum(axis=0)
 
     every = explained([*features, *rest])
     return (explained(list(features)) + every - explained(rest)) / 2

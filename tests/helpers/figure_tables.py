@@ -8,7 +8,7 @@ import pandas as pd
 FEATURES = ("pos", "tense", "number")
 
 
-def importance_of(features=FEATURES, layers=None):
+def mean_importance(features=FEATURES, layers=None):
     """A row a layer, fold and feature; `layers` says how many each model has."""
     rng = np.random.default_rng(0)
     rows = [
@@ -35,7 +35,7 @@ def square_of(layers, seed=2):
     return pd.DataFrame(values, index=names, columns=names)
 
 
-def distances_of(layers, feature, values):
+def repetition_distances(layers, feature, values):
     """Distances of every two values in some layers; some stimuli with the same value are apart."""
     both = product(layers, combinations_with_replacement(values, 2))
     rows = [(*layer, feature, *pair) for layer, pair in both]

@@ -93,18 +93,20 @@ def statistics_of(
     folds = np.zeros(len(features), dtype=np.int64) if folds is None else folds
     columns = feature_columns(features, resolved=resolved)
     design = PairDesign.complete(len(folds), items)
-    pairs = ComparedPairs.of(columns, folds, missing, interactions=interactions, design=design)
+    pairs = ComparedPairs.from_features(
+        columns, folds, missing, interactions=interactions, design=design
+    )
     return pair_statistics(pairs, [lambda layer=layer: layer for layer in layers], **more)
 
 
 def layer_pairs(features, layers, groups, folds, interactions=False, items=None, resolved=()):
-    """What `LayerPairs.of` makes of an analysis, from arrays; two of one item test no fold."""
-    columns = PairColumns.of(
+    """What `LayerPairs.from_analysis` makes, from arrays; two of one item test no fold."""
+    columns = PairColumns.from_features(
         feature_columns(features, resolved=resolved), interactions=interactions
     )
     names = [("m", number) for number in range(len(layers))]
     distances = [squared(layer) for layer in layers]
-    return LayerPairs.of_distances(
+    return LayerPairs.from_distances(
         names, distances, columns, folds, groups, items, untested_items=items
     )
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from helpers.explicit import random_features, random_folds, random_layer, squared
 from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.designs import PairDesign, places_of
+from mlem_core.pairs.designs import PairDesign, pair_places
 from mlem_core.pairs.moment_sums import (
     blocks_of_folds,
     column_moments,
@@ -44,13 +44,15 @@ def moments_of(
 ):
     """Moments and test pairs of layers (n_stimuli, n_units); two of one item test no fold."""
     own = feature_columns(features, resolved=by_value)
-    return moments_of_columns(PairColumns.of(own, missing, interactions), layers, folds, items)
+    return moments_of_columns(
+        PairColumns.from_features(own, missing, interactions), layers, folds, items
+    )
 
 
 def moments_of_columns(columns, layers, folds, items=None, design=None):
     """The same of columns that are there; of all pairs, or those of a design."""
     design = design or PairDesign.complete(len(folds), items)
-    places = places_of(*design.pairs(), len(folds))
+    places = pair_places(*design.pairs(), len(folds))
     distances = np.stack([squared(layer)[places] for layer in layers])
     doubled = [pair_ranks(own) for own in distances]
     parts = [
@@ -75,7 +77,7 @@ def moments_of_columns(columns, layers, folds, items=None, design=None):
     moments = pair_moments(columns, folds, parts, products, untested, of_columns)
     tested = []
     for fold in range(moments.n_folds):
-        index = FoldPairsIndex.of(columns, np.flatnonzero(folds == fold), design)
+        index = FoldPairsIndex.from_columns(columns, np.flatnonzero(folds == fold), design)
         sums = [index.rank_sums(own[index.places]) for own in distances]
         rank_sums, squares = zip(*sums, strict=True)
         tested.append(index.with_layers(np.stack(rank_sums), np.stack(squares)))

@@ -179,7 +179,7 @@ def _unpacked(found: dict[str, Any]) -> Any:
 def in_this_process(command, folder, held, environment):
     """Instead of `processes.start_process`: the work is done when this returns."""
     of_jobs = command[command.index("-m") + 1].endswith("analyses")
-    runner.carry_out(folder, analyses.make_analysis if of_jobs else followups.make_followup)
+    runner.execute(folder, analyses.make_analysis if of_jobs else followups.make_followup)
     (folder / "pid.json").unlink()
 
 

@@ -12,10 +12,10 @@ from scipy.stats import spearmanr, t
 from mlem_core import from_frame
 from mlem_core.inference.block_influence import (
     BlockSums,
-    fit_scores_without,
     fitted_target,
-    rsa_without,
-    scores_without,
+    jackknife_fit_scores,
+    jackknife_rsa,
+    jackknife_scores,
 )
 from mlem_core.inference.resample import standard_error
 from mlem_core.measures.decomposition import decompose
@@ -49,9 +49,9 @@ def left_out(case, number):
     found = []
     for weights in pairs.units.blocks().weights:
         rows = np.flatnonzero(weights)
-        columns = pairs.statistics.columns.of_stimuli(rows)
+        columns = pairs.statistics.columns.select_stimuli(rows)
         distances = [explicit.squared(layer[rows]) for layer in layers]
-        some = type(pairs).of_distances(
+        some = type(pairs).from_distances(
             pairs.layers, distances, columns, pairs.folds[rows], pairs.groups[rows]
         )
         found.append(number(some.statistics))
@@ -69,8 +69,8 @@ def hold_errors(without, explicit_without, sizes, within):
 
 def test_errors_of_rsa_and_contributions_are_those_of_stimuli_left_out(case):
     *_, pairs = case
-    blocks = BlockSums.of(pairs)
-    found = rsa_without(pairs.statistics, blocks)
+    blocks = BlockSums.from_pairs(pairs)
+    found = jackknife_rsa(pairs.statistics, blocks)
     split = decompose(pairs.statistics.moments)
     np.testing.assert_array_equal(found.values, split.rsa)
     np.testing.assert_array_equal(found.terms, split.values)
@@ -86,10 +86,10 @@ def test_errors_of_rsa_and_contributions_are_those_of_stimuli_left_out(case):
 def test_scores_without_blocks_are_around_those_of_the_fits(case):
     *_, pairs = case
     blocks, fits = pairs.units.blocks(), fitted(pairs.statistics, "ridge-rank")
-    found = scores_without(pairs, "ridge-rank", blocks)
+    found = jackknife_scores(pairs, "ridge-rank", blocks)
     scores = fits.mean_scores
     np.testing.assert_allclose(found.mean(axis=0), scores, atol=0.01)
-    of_weights_held = fit_scores_without(BlockSums.of(pairs), fits, 1, None)
+    of_weights_held = jackknife_fit_scores(BlockSums.from_pairs(pairs), fits, 1, None)
     assert fitted_target("spearman") is None and not np.allclose(of_weights_held, found)
 
 
@@ -100,7 +100,7 @@ def test_errors_of_scores_are_those_of_other_sentences_and_words():
         *_, pairs = made(seed)
         blocks = pairs.units.blocks()
         values.append(fitted(pairs.statistics, "ridge").mean_scores)
-        errors.append(standard_error(scores_without(pairs, "ridge", blocks), blocks.sizes))
+        errors.append(standard_error(jackknife_scores(pairs, "ridge", blocks), blocks.sizes))
     # The two layers are two samples of the same.
     spread = np.sqrt(np.var(values, axis=0, ddof=1).mean(axis=0))
     ratio = np.sqrt(np.mean(np.square(errors), axis=(0, 1))) / spread
@@ -114,7 +114,7 @@ def test_with_folds_over_both_words_and_sentences_there_are_intervals_too():
     words = words_over_both(0, 40, 15, planted=2.0)
     pairs = layer_pairs(words.features, words.layers, words.groups, words.folds, items=words.items)
     blocks = pairs.units.blocks()
-    error = standard_error(scores_without(pairs, "ridge", blocks), blocks.sizes)
+    error = standard_error(jackknife_scores(pairs, "ridge", blocks), blocks.sizes)
     assert (error[:, [0, 3]] > 0).all() and (error < 0.3).all()
 
 
@@ -128,7 +128,7 @@ def test_influences_of_a_sample_are_smaller_by_the_root_of_its_share(case):
         "s",
     )
     alone = replace(pairs, items=None)
-    whole, sample = BlockSums.of(alone), BlockSums.of(alone, twice)
+    whole, sample = BlockSums.from_pairs(alone), BlockSums.from_pairs(alone, twice)
     value, influence = np.zeros(()), np.ones(40)
     np.testing.assert_allclose(whole.without(value, influence), -40 / 39)
     np.testing.assert_allclose(sample.without(value, influence), -40 / 39 * np.sqrt(0.5))

@@ -13,7 +13,7 @@ from mlem_core import explain, with_intervals
 from mlem_core.analysis import similarities
 from mlem_core.analysis.context import SelectionContext
 from mlem_core.cli.commands import main
-from mlem_core.inference.explanation import explanation_of, with_chance
+from mlem_core.inference.explanation import explanation_from_intervals, with_chance
 from mlem_core.inference.layer_intervals import LAYER_CHANCE, LAYER_INTERVALS
 from mlem_core.inference.resample import standard_error
 from mlem_core.measures import contributions, decomposition
@@ -49,12 +49,12 @@ def test_the_interval_of_a_share_has_the_error_of_the_similarity(planted):
     why, told = explain(planted.analysis, A, B), []
     bounded = with_intervals(why, planted.analysis, planted.store, lambda *n: told.append(n))
     shift = (bounded.terms["value"] - why.terms["value"]).to_numpy()
-    units = StimulusUnits.of(planted.analysis.stimuli, planted.analysis.folds)
+    units = StimulusUnits.from_stimuli(planted.analysis.stimuli, planted.analysis.folds)
     columns, without = planted.analysis.pairs.columns, []
     for weights in units.blocks().weights:
         rows = np.flatnonzero(weights)
         statistics = pair_statistics(
-            ComparedPairs.of_columns(columns.of_stimuli(rows), units.folds[rows]),
+            ComparedPairs.from_columns(columns.select_stimuli(rows), units.folds[rows]),
             [partial(planted.layers[f"layer_0{k}"].take, rows, axis=0) for k in (0, 1)],
         )
         split = decompose(statistics.moments)
@@ -69,7 +69,7 @@ def test_the_interval_of_a_share_has_the_error_of_the_similarity(planted):
     # As the intervals of all layers know it.
     intervals = LAYER_INTERVALS.get(SelectionContext.from_analysis(planted.analysis, planted.store))
     chance = LAYER_CHANCE.get(SelectionContext.from_analysis(planted.analysis, planted.store))
-    known = explanation_of(why, intervals, chance.of_layers([0, 1]))
+    known = explanation_from_intervals(why, intervals, chance.select_layers([0, 1]))
     ends = ["share_lower", "share_upper"]
     np.testing.assert_allclose(known.terms[ends], bounded.terms[ends], atol=0.01)
 

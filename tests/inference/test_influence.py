@@ -9,7 +9,11 @@ from scipy.stats import rankdata
 
 from mlem_core.base.numbers import nonnegative_quadratic
 from mlem_core.estimators.normal_equations import NOT_APART, normal_equations, penalty_matrices
-from mlem_core.inference.influence import score_influence, similarity_influence, values_without
+from mlem_core.inference.influence import (
+    jackknife_from_influence,
+    score_influence,
+    similarity_influence,
+)
 from mlem_core.inference.resample import squared_effect_bounds, standard_error
 from mlem_core.measures import contributions
 from mlem_core.measures.contributions import STABLE
@@ -20,7 +24,7 @@ def weighted_numbers(made, weights, same_item=None):
     """Contributions and RSA where a pair counts as often as its two stimuli together."""
     columns, folds, n_folds = made.moments.columns, made.folds, made.moments.n_folds
     i, j = pairs(len(folds))
-    z, of_pair = columns.of_pairs(i, j), weights[i] * weights[j]
+    z, of_pair = columns.pair_values(i, j), weights[i] * weights[j]
     ranks = np.stack([rankdata(own) for own in made.distances], axis=1)
     tests = [held_out(folds, fold) for fold in range(n_folds)]
     if same_item is not None:
@@ -112,7 +116,7 @@ def weighted_scores(made, weights, strength, target, same_item=None, coef=None):
     """Pearson's r with the ranks, and importances, of ridge on weighted pairs; mean over folds."""
     columns, folds, n_folds = made.moments.columns, made.folds, made.moments.n_folds
     i, j = pairs(len(folds))
-    z, of_pair = columns.of_pairs(i, j), weights[i] * weights[j]
+    z, of_pair = columns.pair_values(i, j), weights[i] * weights[j]
     ranks = np.stack([rankdata(own) for own in made.distances])
     scores = np.zeros((len(ranks), n_folds, 1 + len(columns.parts)))
     for layer, fold in np.ndindex(*scores.shape[:2]):
@@ -208,7 +212,7 @@ def test_scores_of_ranks_are_those_of_the_weights_nearest_to_them():
     i, j = pairs(30)
     for layer, fold in np.ndindex(2, 3):
         test = held_out(made.folds, fold)
-        z = columns.of_pairs(i[test], j[test])
+        z = columns.pair_values(i[test], j[test])
         ranks = rankdata(np.round(z @ coef[layer, fold], 9))
         used = np.flatnonzero((coef[layer, fold] != 0) & (np.ptp(z, axis=0) > 0))
         z = z[:, used] - z[:, used].mean(axis=0)
@@ -229,7 +233,7 @@ def test_the_standard_error_of_a_mean_is_that_of_its_clusters():
     groups = np.repeat(np.arange(40), 3)
     values = rng.standard_normal(120) + rng.standard_normal(40)[groups]
     influence = np.bincount(groups, (values - values.mean()) / 120)
-    error = standard_error(values_without(values.mean(), influence, [40]))
+    error = standard_error(jackknife_from_influence(values.mean(), influence, [40]))
     assert error == pytest.approx(np.sqrt((influence**2).sum() * 40 / 39))
 
 

@@ -113,12 +113,14 @@ def test_units_are_those_of_the_stimuli():
     rows = [(f"{word} of sentence{k}", 0, k % 7) for k in range(40) for word in (f"word{k % 12}",)]
     table = pd.DataFrame(rows, columns=["sentence", "word_index", "f"])
     stimuli = from_frame(table, "words")
-    units, part = Units.of(stimuli), stimuli.take(np.arange(30))
+    units, part = Units.from_stimuli(stimuli), stimuli.take(np.arange(30))
     assert (units.n_sentences, units.n_items, units.two_way) == (40, 12, True)
     assert not replace(units, n_items=9).two_way and not Units(40).two_way
-    assert Units.of(part) == Units.of(part) == Units(30, 12)  # the second time from memory
+    assert (
+        Units.from_stimuli(part) == Units.from_stimuli(part) == Units(30, 12)
+    )  # the second time from memory
     named = from_frame(table.assign(item=[f"i{k % 10}" for k in range(40)]), "items")
-    assert Units.of(named).n_items == 10
+    assert Units.from_stimuli(named).n_items == 10
 
 
 def test_numbers_of_units_are_those_of_their_blocks():

@@ -12,17 +12,17 @@ from scipy.stats import norm, spearmanr, t
 from mlem_core.analysis.context import FITS, SelectionContext
 from mlem_core.inference.block_influence import (
     BlockSums,
-    fit_scores_without,
-    rsa_without,
-    scores_without,
+    jackknife_fit_scores,
+    jackknife_rsa,
+    jackknife_scores,
 )
-from mlem_core.inference.explanation import explain, explanation_of, with_intervals
+from mlem_core.inference.explanation import explain, explanation_from_intervals, with_intervals
 from mlem_core.inference.explanation_text import as_chosen
 from mlem_core.inference.intervals import (
     Left,
     agreement_interval,
+    bounds_of_largest,
     importance_difference_table,
-    of_largest,
     score_table,
     similarity_table,
     terms_and_whole,
@@ -45,7 +45,7 @@ def intervals(planted):
 
 def test_rsa_without_a_sentence_is_nearly_that_of_the_others(planted, intervals):
     expected = []
-    units = StimulusUnits.of(planted.analysis.stimuli, planted.analysis.folds)
+    units = StimulusUnits.from_stimuli(planted.analysis.stimuli, planted.analysis.folds)
     for kept in units.blocks().weights[:20]:
         rows = np.flatnonzero(kept)
         assert len(rows) == 119
@@ -66,7 +66,7 @@ def test_values_are_those_of_the_analysis(planted, intervals):
     np.testing.assert_allclose(intervals.values, results.similarity_rsa, atol=1e-6)
     terms, totals = terms_and_whole(intervals, A, B)
     exact = explain(whole, A, B)
-    known = explanation_of(exact, intervals)
+    known = explanation_from_intervals(exact, intervals)
     assert (known.layers, known.others, known.coding) == (exact.layers, exact.others, exact.coding)
     pd.testing.assert_frame_equal(known.terms, terms)
     pd.testing.assert_frame_equal(known.whole, totals)
@@ -77,8 +77,8 @@ def test_values_are_those_of_the_analysis(planted, intervals):
 
 def test_errors_of_terms_are_those_of_two_layers_alone(planted, intervals):
     # The same blocks, and so the same interval for the same number.
-    blocks = BlockSums.of(LayerPairs.of(planted.analysis, (A, B), planted.store))
-    alone = rsa_without(planted.analysis.pairs.of_layers([0, 1]), blocks)
+    blocks = BlockSums.from_pairs(LayerPairs.from_analysis(planted.analysis, (A, B), planted.store))
+    alone = jackknife_rsa(planted.analysis.pairs.select_layers([0, 1]), blocks)
     error = standard_error(alone.terms_without)[:, 0, 1]
     np.testing.assert_allclose(intervals.terms_error[:, 0, 1], error, rtol=1e-6)
     rsa_error = standard_error(alone.values_without)[0, 1]
@@ -95,8 +95,8 @@ def test_errors_of_terms_are_those_of_two_layers_alone(planted, intervals):
 
 
 def test_scores_are_those_of_the_inference(planted, intervals):
-    pairs = LayerPairs.of(planted.analysis, planted.analysis.layers, planted.store)
-    without = scores_without(pairs, "ridge", pairs.units.blocks())
+    pairs = LayerPairs.from_analysis(planted.analysis, planted.analysis.layers, planted.store)
+    without = jackknife_scores(pairs, "ridge", pairs.units.blocks())
     np.testing.assert_allclose(intervals.scores_without, without, atol=1e-6)
     reach = t.ppf(0.975, 119) * standard_error(without)
     np.testing.assert_allclose(intervals.scores - intervals.scores_lower, reach, atol=1e-6)
@@ -150,10 +150,10 @@ def test_weights_of_an_estimator_of_single_pairs_are_held(planted, tmp_path):
     selection = whole.select(estimator="spearman")
     found = LAYER_INTERVALS.get(SelectionContext(whole, selection, store))
     assert (standard_error(found.scores_without)[:2, 1] > 0).all()
-    pairs = LayerPairs.of(whole, whole.layers, store)
+    pairs = LayerPairs.from_analysis(whole, whole.layers, store)
     fits = FITS.get(SelectionContext(whole, selection, store))
     np.testing.assert_allclose(found.scores, fits.mean_scores, atol=1e-6)
-    held = fit_scores_without(BlockSums.of(pairs), fits, pairs.statistics.n_pairs, None)
+    held = jackknife_fit_scores(BlockSums.from_pairs(pairs), fits, pairs.statistics.n_pairs, None)
     np.testing.assert_allclose(found.scores_without, held, atol=1e-6)
 
 
@@ -236,7 +236,7 @@ def test_the_reach_is_that_of_the_largest_of_independent_normal_numbers():
     value, left = means(20, 400, 0)
     error = standard_error(*left)
     for sides, tail in ((1, norm.cdf), (2, lambda z: 2 * norm.cdf(z) - 1)):
-        found = of_largest(value, left, sides=sides)
+        found = bounds_of_largest(value, left, sides=sides)
         reach = (value - found.lower) / error
         assert np.ptp(reach) < 1e-9  # one reach for all
         # Of 20 independent ones none is further out, in 95 of 100.
@@ -245,7 +245,7 @@ def test_the_reach_is_that_of_the_largest_of_independent_normal_numbers():
         np.testing.assert_allclose((found.upper - value) / error, own)
     # Copies of one number are one number.
     copies = Left(np.repeat(left.without[:, :1], 9, axis=1), left.sizes)
-    alone = of_largest(np.repeat(value[:1], 9), copies)
+    alone = bounds_of_largest(np.repeat(value[:1], 9), copies)
     assert (alone.value - alone.lower)[0] / error[0] == pytest.approx(t.ppf(0.95, 399), rel=0.05)
 
 
@@ -254,7 +254,7 @@ def test_the_largest_of_nothing_is_seldom_above_0_and_alone_it_is_mostly():
     for seed in range(200):
         value, left = means(60, 40, seed, shared=0.5)
         at = value.argmax()
-        above.append(of_largest(value, left).lower[at] > 0)
+        above.append(bounds_of_largest(value, left).lower[at] > 0)
         alone.append(jackknife(value, *left).lower[at] > 0)
     assert np.mean(above) < 0.09 and np.mean(alone) > 0.4
 
@@ -280,7 +280,7 @@ def test_two_layers_that_were_chosen_say_so_and_others_do_not(systems):
 def test_in_groups_the_mean_over_members_comes_first(systems):
     analysis = systems.analysis
     # A second seed of one of them, somewhat less similar to all.
-    pairs = analysis.pairs.of_layers([*range(6), 3, 4, 5])
+    pairs = analysis.pairs.select_layers([*range(6), 3, 4, 5])
     vars(pairs.moments)["rsa"] = np.block(
         [
             [analysis.rsa, analysis.rsa[:, 3:] - 0.1],

@@ -65,7 +65,7 @@ def test_what_the_pairs_add_is_the_term(more, exact_up_to, monkeypatch):
 def test_of_each_pair_it_is_what_explicit_fits_predict():
     made = made_up(30, n_folds=3)
     columns, folds = made.moments.columns, made.folds
-    z = columns.of_pairs(*explicit.pairs(30))
+    z = columns.pair_values(*explicit.pairs(30))
     ranks = [rankdata(distances) for distances in made.distances]
     ranks = [own - own.mean() for own in ranks]
     spread = np.sqrt((ranks[0] @ ranks[0]) * (ranks[1] @ ranks[1]))
@@ -96,7 +96,7 @@ def test_of_each_pair_it_is_what_explicit_fits_predict():
 def test_equal_distances_add_nothing_and_an_unknown_term_is_refused():
     features, folds = explicit.random_features(N), explicit.random_folds(N, 3)
     layers = [explicit.random_layer(features), np.eye(N)]
-    made = moments_of_columns(PairColumns.of(feature_columns(features)), layers, folds)
+    made = moments_of_columns(PairColumns.from_features(feature_columns(features)), layers, folds)
     for values in all_terms(made).values():
         assert not values.any()
     with refused("knid", "kind"):

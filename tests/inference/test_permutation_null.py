@@ -12,7 +12,7 @@ from helpers.inputs import in_files, layer_pairs, over_both, refused
 from mlem_core import RidgeMLEM, Store, from_frame, run
 from mlem_core.analysis.context import SelectionContext
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.figures.captions import of_chance
+from mlem_core.figures.captions import chance_sentence
 from mlem_core.inference import permutation_null as chance
 from mlem_core.inference.explanation import best_known, explain
 from mlem_core.inference.importance_null import (
@@ -81,7 +81,7 @@ def test_layers_of_permuted_labels_are_those_of_features_that_were_permuted(requ
         anew = layer_pairs(permuted, layers[:1], pairs.groups, pairs.folds, items=untested)
         expected = anew.statistics.moments
         for fold in range(3):
-            alone = found.moments.of_layers([number])
+            alone = found.moments.select_layers([number])
             for of_found, of_expected in (
                 (alone.within(alone.training(fold)), expected.within(expected.training(fold))),
                 (alone.inside_fold(fold), expected.inside_fold(fold)),
@@ -215,8 +215,8 @@ def test_contributions_beyond_chance_and_identities_add_up():
     stimuli, _, pairs, _ = in_sentences(1, 40, 30)
     raw = terms_of(pairs)
     found = chance.chance_at_level(pairs, stimuli, 20)
-    assert "(labels permuted 20 times)" in of_chance(found)
-    beyond = found.beyond(raw)
+    assert "(labels permuted 20 times)" in chance_sentence(found)
+    beyond = found.subtract_chance(raw)
     assert list(beyond["term"][-3:]) == ["word identity", "sentence identity", UNEXPLAINED]
     assert beyond["value"].sum() == pytest.approx(raw["value"].sum(), abs=1e-12)
     identity = beyond.set_index("term")["value"]["word identity"]
@@ -235,7 +235,7 @@ def test_contributions_to_all_layers_are_beyond_chance(tmp_path):
     every = SelectionContext.from_analysis(analysis, store)
     found = LAYER_CHANCE.get(every)
     split = decompose(analysis.pairs.moments)
-    beyond = found.of_all(split)
+    beyond = found.subtract_from_all(split)
     assert beyond.names == (*split.features, "word identity", "sentence identity", UNEXPLAINED)
     np.testing.assert_allclose(beyond.values.sum(axis=0), analysis.rsa, atol=1e-9)
     table = beyond.table(analysis.layers)
@@ -247,14 +247,18 @@ def test_contributions_to_all_layers_are_beyond_chance(tmp_path):
     # Two of them alone, by the same permutations.
     both = [("m", 1), ("m", 4)]
     kept = LAYER_CHANCE.find(SelectionContext(analysis, analysis.select(layers=both), store))
-    alone = chance.chance_at_level(LayerPairs.of(analysis, both, store), analysis.stimuli)
+    alone = chance.chance_at_level(
+        LayerPairs.from_analysis(analysis, both, store), analysis.stimuli
+    )
     n_drawn = 1 + int(alone.n_drawn.min())
     np.testing.assert_allclose(kept.draws[:n_drawn], alone.draws[:n_drawn], atol=1e-6)
-    p = [kept.p[:, 0, 1], kept.beyond(split.pair(1, 4))["p"]]
+    p = [kept.p[:, 0, 1], kept.subtract_chance(split.pair(1, 4))["p"]]
     np.testing.assert_allclose(p[0], p[1][:3])
     found = LAYER_CHANCE.find(every)
     why = best_known(explain(analysis, *both), every, chance=found)
-    pd.testing.assert_frame_equal(why.terms, found.of_layers([1, 4]).beyond(split.pair(1, 4)))
+    pd.testing.assert_frame_equal(
+        why.terms, found.select_layers([1, 4]).subtract_chance(split.pair(1, 4))
+    )
     assert why.sure["term"].tolist() == ["kind"]
 
 
@@ -281,7 +285,7 @@ def test_permuting_leaves_the_other_features_as_they_are():
     pairs = layer_pairs(features, layers, np.arange(60), np.arange(60) % 3)
     found = chance.chance_at_level(pairs, stimuli, 30)
     assert set(found.units) == {"stimulus"} and found.known.all() and not found.notes
-    p = found.beyond(terms_of(pairs)).set_index("term")["p"]
+    p = found.subtract_chance(terms_of(pairs)).set_index("term")["p"]
     assert p["kind"] < 0.05 < p["gender"]
 
 
@@ -298,7 +302,7 @@ def test_importances_by_chance_are_those_of_models_fitted_anew(tmp_path):
     own = found.set_index(["layer", "feature"])["importance"]
     np.testing.assert_allclose(own.sort_index(), results.sort_index(), atol=1e-9)
     # The same permutations, a fit at a time, with the penalties of the true labels.
-    pairs = LayerPairs.of(analysis, [("m", 1)], store)
+    pairs = LayerPairs.from_analysis(analysis, [("m", 1)], store)
     model = estimator_named("ridge").model()
     held = model.solve(pairs.statistics, range(3))
     drawn, f = [], 1
@@ -318,9 +322,9 @@ def test_importances_by_chance_are_those_of_models_fitted_anew(tmp_path):
 def test_importances_of_permuted_features_are_those_of_other_estimators_too(case, estimator):
     *_, pairs = case
     model = estimator_named(estimator).model()
-    importances = PermutedImportances.of(pairs, model)
+    importances = PermutedImportances.from_pairs(pairs, model)
     assert importances.importance.shape == (2, 4) and importances.importance[0, 0] > 0.05
-    identity = importances.of_feature(0, np.arange(N)[None])
+    identity = importances.feature_importances(0, np.arange(N)[None])
     np.testing.assert_allclose(identity[0], importances.importance[:, 0], atol=1e-6)
 
 
@@ -334,9 +338,9 @@ def test_p_of_importances_of_noise_are_uniform():
         layer = rng.standard_normal((60, 4))
         layer[:, 0] += 2.0 * (features["a"] == "0")
         pairs = layer_pairs(features, [layer], np.arange(60), np.arange(60) % 3)
-        importances = PermutedImportances.of(pairs, RidgeMLEM())
+        importances = PermutedImportances.from_pairs(pairs, RidgeMLEM())
         givers = np.stack([rng.permutation(60) for _ in range(19)])
-        drawn = importances.of_feature(1, givers)[:, 0]
+        drawn = importances.feature_importances(1, givers)[:, 0]
         above.append((drawn >= importances.importance[0, 1] - 1e-12).mean())
     # In a twentieth no permutation is above, in a half less than half of them are.
     assert sum(share == 0 for share in above) <= 8

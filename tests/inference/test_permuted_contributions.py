@@ -37,14 +37,16 @@ def anew(columns, layers, folds, features, givers, items=None, **more):
             replace(column, values=column.values[row]) if number in features else column
             for number, column in enumerate(columns)
         ]
-        made = moments_of_columns(PairColumns.of(permuted, **more), layers, folds, items)
+        made = moments_of_columns(PairColumns.from_features(permuted, **more), layers, folds, items)
         terms.append(beside_one(made.moments, features))
     return np.stack(terms)
 
 
 def permuted_terms(made, features, givers):
     ranks = [pair_ranks(own) for own in made.distances]
-    return PermutedContributions.of(made.moments, ranks).of_features(features, givers)
+    return PermutedContributions.from_moments(made.moments, ranks).feature_contributions(
+        features, givers
+    )
 
 
 ITEMS = np.arange(N) % 23
@@ -115,7 +117,7 @@ def test_features_given_by_distances_are_permuted_too(feature, alone):
     # Three folds, and stimuli that stand between two of them.
     folds, givers = rng.integers(-3, 3, N), givers_of(N)
     layers = [random_layer(features, seed) for seed in (1, 2)]
-    made = moments_of_columns(PairColumns.of(columns), layers, folds)
+    made = moments_of_columns(PairColumns.from_features(columns), layers, folds)
     found = permuted_terms(made, [feature], givers)
     expected = anew(columns, layers, folds, [feature], givers)
     np.testing.assert_allclose(found, expected, atol=1e-9)
@@ -144,7 +146,7 @@ def test_the_others_as_one_leave_nearly_what_each_of_them_leaves():
     exact = []
     for row in givers:
         permuted = [replace(of_speech[0], values=of_speech[0].values[row]), *of_speech[1:]]
-        again = moments_of_columns(PairColumns.of(permuted), layers, folds)
+        again = moments_of_columns(PairColumns.from_features(permuted), layers, folds)
         exact.append(decompose(again.moments).terms[0, 0, 1])
     as_one = permuted_terms(made, [0], givers)[:, 0, 1]
     # Labels of words say which word it is.
@@ -165,8 +167,10 @@ def test_a_further_feature_contributes_what_it_does_among_the_columns():
     layers = [random_layer(features, seed) for seed in (1, 2)]
     made = moments_of(features, layers, folds, by_value=("kind",))
     number = FeatureColumn("number", "ordered", np.random.default_rng(3).random(N))
-    permuted = PermutedContributions.of(made.moments, [pair_ranks(own) for own in made.distances])
-    contributions = permuted.with_feature(number, "ignore").of_features([4], givers)
+    permuted = PermutedContributions.from_moments(
+        made.moments, [pair_ranks(own) for own in made.distances]
+    )
+    contributions = permuted.with_feature(number, "ignore").feature_contributions([4], givers)
     columns = [*feature_columns(features, resolved=("kind",)), number]
     expected = anew(columns, layers, folds, [4], givers)
     np.testing.assert_allclose(contributions, expected, atol=1e-9)

@@ -26,7 +26,7 @@ def test_contributions_are_those_of_explicit_pairs(more):
     columns, items = made.moments.columns, more.get("items")
     ranks = np.stack([rankdata(own) for own in made.distances])
     x, own = (
-        columns.of_pairs(*pairs(len(made.folds))),
+        columns.pair_values(*pairs(len(made.folds))),
         (columns.first_feature, columns.second_feature),
     )
     terms = explicit.contributions(x, [*zip(*own, strict=True)], ranks, made.folds, items)

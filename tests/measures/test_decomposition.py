@@ -29,7 +29,7 @@ def test_terms_and_the_unexplained_add_up_to_the_rsa_correlation(pairs, monkeypa
     assert found.values[:, 0, 2].sum() == pytest.approx(expected, abs=1e-9)
     np.testing.assert_allclose(found.values.sum(axis=0), pairs.moments.rsa, atol=1e-12)
     assert found.error is None
-    fewer = decompose(pairs.of_features(["kind", "gender"]).moments)
+    fewer = decompose(pairs.select_features(["kind", "gender"]).moments)
     alone = decompose(statistics_of(FEATURES[["kind", "gender"]], LAYERS, FOLDS).moments)
     np.testing.assert_allclose(fewer.terms, alone.terms, atol=1e-12)
     for module in (contributions, decomposition):

@@ -48,7 +48,7 @@ def test_importance_of_groups_is_the_mean_over_permutations_of_pairs(more):
     computed, no_error = permutation_importance(pairs.tests, weights)
     assert (no_error == 0).all()
     test = explicit.held_out(FOLDS, 2)
-    x = pairs.columns.of_pairs(*explicit.pairs(N))[test]
+    x = pairs.columns.pair_values(*explicit.pairs(N))[test]
     target = explicit.squared(LAYER)[test]
     for part in range(len(pairs.columns.parts)):
         own = np.flatnonzero(pairs.columns.part == part)
@@ -65,13 +65,13 @@ def test_elsewhere_it_is_the_mean_over_permutations_of_stimuli(more):
     stimuli = np.flatnonzero(FOLDS == 1)
     i, j = explicit.pairs(len(stimuli))
     target = ((LAYER[stimuli[i]].astype(float) - LAYER[stimuli[j]]) ** 2).sum(axis=1)
-    x, rng = pairs.columns.of_pairs(stimuli[i], stimuli[j]), np.random.default_rng(5)
+    x, rng = pairs.columns.pair_values(stimuli[i], stimuli[j]), np.random.default_rng(5)
     whole = explicit.rho(x @ weights[0, 1], target)
     for part in range(3):
         own, drops = pairs.columns.part == part, []
         for _ in range(100):
             order = rng.permutation(stimuli)
-            moved = np.where(own, pairs.columns.of_pairs(order[i], order[j]), x)
+            moved = np.where(own, pairs.columns.pair_values(order[i], order[j]), x)
             drops.append(whole - explicit.rho(moved @ weights[0, 1], target))
         error = np.hypot(drawn.error[0, 1, part], np.std(drops) / 10)
         assert drawn.drop[0, 1, part] == pytest.approx(np.mean(drops), abs=4 * error)
@@ -131,7 +131,7 @@ def test_leaving_a_feature_out_is_a_fit_without_it():
 def test_correlations_of_predictions_are_those_of_the_explicit_pairs(more):
     pairs = statistics_of(features_of(True), [LAYER], FOLDS, **more)
     weights = np.random.default_rng(0).random((1, 3, len(pairs.columns)))
-    x, columns = pairs.columns.of_pairs(*explicit.pairs(N)), pairs.columns
+    x, columns = pairs.columns.pair_values(*explicit.pairs(N)), pairs.columns
     own = columns.first_feature == columns.second_feature
     each = []
     for metric in weights[0]:

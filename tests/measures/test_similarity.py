@@ -44,8 +44,8 @@ def test_rsa_equals_spearmanr_of_the_condensed_distances(in_memory, monkeypatch)
 def test_of_numbers_in_a_file_only_what_is_read_is_in_memory(tmp_path):
     values = np.random.default_rng(0).integers(0, 2**32, 2**20, dtype=np.uint32)
     with (tmp_path / "numbers").open("w+b") as file:
-        NumbersInFile.of(values[:7], file)
-        numbers = NumbersInFile.of(values, file)
+        NumbersInFile.from_values(values[:7], file)
+        numbers = NumbersInFile.from_values(values, file)
         for start in range(0, len(values), 2**16):
             part = slice(start, start + 2**16)
             np.testing.assert_array_equal(numbers[part], values[part])

@@ -19,7 +19,7 @@ from mlem_core.stimuli import datasets
 from mlem_core.tasks import analyses
 from pages.form import models, state
 from pages.form.draft import draft
-from pages.form.state import form_of
+from pages.form.state import form_state
 from pages.parts import choices, stored
 
 
@@ -325,13 +325,13 @@ def test_a_duplicate_asks_for_what_the_analysis_had(name, upload, monkeypatch):
     spec = AnalysisSpec(**{key: upload(one) for key, one in asked.items()})
     assert getattr(spec, name) != next(f.default for f in fields(spec) if f.name == name)
     spec.check()
-    form = form_of(spec)
+    form = form_state(spec)
     assert set(form) <= set(choices.FORM)  # or the address does not have it
     monkeypatch.setattr(choices, "get", form.get)
     monkeypatch.setattr(stored, "store", lambda: upload.store)  # type: ignore[attr-defined]
     now = draft()
     assert now.error == ""
-    found = models.spec_of(now, state.chosen_options(now.stimuli))
+    found = models.build_spec(now, state.chosen_options(now.stimuli))
     # The form says of features by roles what else is said by kinds or names.
     by_roles = {"roles", "ordered", "nominal", "features"}
     for each in fields(AnalysisSpec):

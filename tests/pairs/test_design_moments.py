@@ -36,7 +36,7 @@ def columns_of(*, by_value=(), missing="ignore", interactions=False):
         own.append(
             FeatureColumn("meaning", "rdm", values, (0.0, 4.0), rdm=Rdm(tuple("abc"), apart))
         )
-    return PairColumns.of(own, missing, interactions)
+    return PairColumns.from_features(own, missing, interactions)
 
 
 def layers_of(n_layers):
@@ -66,11 +66,11 @@ def test_looked_up_columns_are_the_sums_of_products_of_the_basis(more):
     columns, rng = columns_of(**more), np.random.default_rng(0)
     first, second = rng.integers(0, N, (2, 2_000))
     first, second = first[first != second], second[first != second]
-    values = columns.of_pairs(first, second)
+    values = columns.pair_values(first, second)
     terms = columns.basis[first][:, columns.left] * columns.basis[second][:, columns.right]
     close(values[:, columns.product_columns], columns.sum_terms(terms))
     for number, column in columns.pairwise.items():
-        close(values[:, number], column.of_pairs(first, second))
+        close(values[:, number], column.pair_values(first, second))
     weights = rng.standard_normal((3, len(columns)))
     weights[1, : len(columns) // 2] = 0.0
     close(columns.predictions(weights, first, second), weights @ values.T)
@@ -83,10 +83,12 @@ def test_columns_with_the_values_of_other_stimuli_are_looked_up_as_such(more):
     first, second = np.triu_indices(N, 1)
     permuted = columns.with_values_of(givers, [0])
     changed = (columns.first_feature == 0) | (columns.second_feature == 0)
-    values = permuted.of_pairs(first, second)
-    np.testing.assert_array_equal(values[:, ~changed], columns.of_pairs(first, second)[:, ~changed])
+    values = permuted.pair_values(first, second)
+    np.testing.assert_array_equal(
+        values[:, ~changed], columns.pair_values(first, second)[:, ~changed]
+    )
     alone = columns.first_feature + columns.second_feature == 0
-    of_givers = columns.of_pairs(givers[first], givers[second])
+    of_givers = columns.pair_values(givers[first], givers[second])
     np.testing.assert_array_equal(values[:, alone], of_givers[:, alone])
     terms = permuted.basis[first][:, columns.left] * permuted.basis[second][:, columns.right]
     close(values[:, columns.product_columns], columns.sum_terms(terms))
@@ -96,7 +98,7 @@ def test_columns_with_the_values_of_other_stimuli_are_looked_up_as_such(more):
 def test_codes_of_a_part_are_equal_where_its_columns_are(more):
     columns = columns_of(**more)
     first, second = np.triu_indices(N, 1)
-    values = columns.of_pairs(first, second).round(9)
+    values = columns.pair_values(first, second).round(9)
     for part in range(len(columns.parts)):
         codes = columns.part_codes(part, first, second)
         expected = np.unique(values[:, columns.part == part], axis=0, return_inverse=True)[1]
@@ -113,8 +115,8 @@ def test_a_design_of_all_pairs_has_the_moments_of_all_pairs(more):
     assert made.moments.n_pairs == complete.moments.n_pairs == N * (N - 1) / 2
     for name in ("products", "sums", "pairwise_products", "rank_products", "low", "high", "counts"):
         close(getattr(made.moments, name), getattr(complete.moments, name))
-    some = made.moments.of_features(["length", "gender"])
-    alone = complete.moments.of_features(["length", "gender"])
+    some = made.moments.select_features(["length", "gender"])
+    alone = complete.moments.select_features(["length", "gender"])
     for got, expected in ((made.moments, complete.moments), (some, alone)):
         for blocks in (got.training(1), got.training(0, 2), got.tested(3)):
             for left, right in zip(got.within(blocks), expected.within(blocks), strict=True):
@@ -137,11 +139,11 @@ def test_a_design_of_all_pairs_has_the_moments_of_all_pairs(more):
 def test_moments_of_an_incomplete_design_are_those_of_its_pairs(more):
     columns, folds, layers = columns_of(**more), random_folds(N), layers_of(2)
     items = np.random.default_rng(0).integers(0, 25, N)
-    design = PairDesign.of(folds, 1_800, items=items)
+    design = PairDesign.from_budget(folds, 1_800, items=items)
     assert not design.is_complete
     made = moments_of_columns(columns, layers, folds, items, design)
     moments, (i, j) = made.moments, design.pairs()
-    z = columns.of_pairs(i, j)
+    z = columns.pair_values(i, j)
     ranks = np.stack([rankdata(own) for own in made.distances]) - (len(i) + 1) / 2
     expected = spearmanr(*made.distances).statistic
     assert moments.n_pairs == len(i) and moments.rsa[0, 1] == pytest.approx(expected, abs=1e-12)
@@ -178,8 +180,8 @@ def test_pairs_of_a_design_are_grouped_as_those_of_all_pairs(by_value):
     features = random_features(400)[["kind", "gender"]]
     layers = [np.random.default_rng(1).standard_normal((400, 4))]
     folds = random_folds(400)
-    columns = PairColumns.of(feature_columns(features, resolved=by_value))
-    design = PairDesign.of(folds, 20_000)
+    columns = PairColumns.from_features(feature_columns(features, resolved=by_value))
+    design = PairDesign.from_budget(folds, 20_000)
     made = moments_of_columns(columns, layers, folds, design=design)
     complete = moments_of(features, layers, folds, by_value=by_value)
     assert made.tests.is_grouped and complete.tests.is_grouped
@@ -196,7 +198,7 @@ def test_pairs_among_the_stimuli_of_a_fold_leave_out_those_of_one_item():
     for design in (
         PairDesign.complete(N, items),
         explicit_design(folds, items),
-        PairDesign.of(folds, 1_800, items=items),
+        PairDesign.from_budget(folds, 1_800, items=items),
     ):
         i, j = design.pairs()
         tests = (folds[i] == 1) & (folds[j] == 1) & (items[i] != items[j])

@@ -5,7 +5,7 @@ import pytest
 from helpers import explicit
 from helpers.inputs import refused
 
-from mlem_core.pairs.designs import PairDesign, n_pairs, pairs_among, places_of
+from mlem_core.pairs.designs import PairDesign, n_pairs, pair_places, pairs_among
 
 N = 300
 FOLDS = explicit.random_folds(N)
@@ -17,12 +17,12 @@ def ends(design):
 
 @pytest.fixture(scope="module")
 def design():
-    return PairDesign.of(FOLDS, 16_000)
+    return PairDesign.from_budget(FOLDS, 16_000)
 
 
 def test_all_pairs_where_they_are_within_the_budget():
     for budget in (None, n_pairs(N)):
-        design = PairDesign.of(FOLDS, budget)
+        design = PairDesign.from_budget(FOLDS, budget)
         assert design.is_complete and design.n_pairs == n_pairs(N)
         np.testing.assert_array_equal(ends(design), explicit.pairs(N))
 
@@ -34,7 +34,7 @@ def test_each_design_is_balanced_and_has_no_pair_twice(design):
         own = design.only(k, k + 1)
         i, j = ends(own)
         assert (i != j).all()
-        assert len(np.unique(places_of(i, j, N))) == own.n_pairs
+        assert len(np.unique(pair_places(i, j, N))) == own.n_pairs
         times = np.bincount(np.concatenate((i, j)), minlength=N)
         assert times.min() > 0 and np.ptp(times) <= 7
     # Every two folds have the share of the pairs that they have among all.
@@ -49,14 +49,14 @@ def test_designs_are_parts_of_the_whole_and_differ(design):
     i, j = ends(design)
     parts = [ends(design.only(k, k + 1)) for k in range(8)]
     np.testing.assert_array_equal(np.concatenate(parts, axis=1), (i, j))
-    sets = [set(places_of(a, b, N).tolist()) for a, b in parts]
+    sets = [set(pair_places(a, b, N).tolist()) for a, b in parts]
     share = len(sets[0]) / n_pairs(N)
     assert len(sets[0] & sets[1]) < 3 * share * len(sets[0]) + 10
 
 
 @pytest.mark.parametrize("budget", [None, 16_000])
 def test_pairs_among_some_stimuli(budget):
-    design = PairDesign.of(FOLDS, budget)
+    design = PairDesign.from_budget(FOLDS, budget)
     stimuli = np.flatnonzero(FOLDS == 2)
     places, among = design.among(stimuli)
     i, j = ends(design)
@@ -72,4 +72,4 @@ def test_pairs_among_some_stimuli(budget):
 
 def test_a_budget_too_small_says_how_many():
     with refused("2,000", "2,400"):
-        PairDesign.of(FOLDS, 2_000)
+        PairDesign.from_budget(FOLDS, 2_000)

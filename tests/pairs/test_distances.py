@@ -7,7 +7,7 @@ from helpers.inputs import for_each, refused
 from scipy.spatial.distance import cdist, pdist, squareform
 
 from mlem_core.pairs import layer_distances as tiles
-from mlem_core.pairs.designs import PairDesign, places_of
+from mlem_core.pairs.designs import PairDesign, pair_places
 from mlem_core.pairs.distances import (
     DISTANCES,
     SQUARED,
@@ -23,7 +23,7 @@ SCIPY = {"manhattan": "cityblock"}
 
 @pytest.fixture(scope="module")
 def design():
-    return PairDesign.of(explicit.random_folds(N), 3_000)
+    return PairDesign.from_budget(explicit.random_folds(N), 3_000)
 
 
 def rows_of(dtype):
@@ -179,10 +179,10 @@ def test_an_offset_of_all_rows_makes_no_rows_equal(kind, offset):
     moved = (rows + offset).astype(kind)
     assert np.array_equal(moved.astype(float) - offset, rows)
     expected = pdist(rows, "sqeuclidean")
-    design = PairDesign.of(np.arange(30) % 3, 300, 0)
+    design = PairDesign.from_budget(np.arange(30) % 3, 300, 0)
     for given in (rows, moved):
         np.testing.assert_allclose(squared_distances(given), expected, rtol=1e-6)
-        assert squared_distances(given)[places_of(np.array([3]), np.array([7]), 30)] == 0
+        assert squared_distances(given)[pair_places(np.array([3]), np.array([7]), 30)] == 0
         i, j = design.ends(np.arange(design.n_pairs))
         along = squared_distances(given, "euclidean", design=design)
         np.testing.assert_allclose(along, ((rows[i] - rows[j]) ** 2).sum(axis=1), rtol=1e-6)
@@ -193,7 +193,7 @@ def test_an_offset_of_all_rows_makes_no_rows_equal(kind, offset):
 def test_numbers_of_any_size_have_the_same_distances_up_to_a_factor(metric, factor):
     rows = np.random.default_rng(0).standard_normal((40, 6))
     rows = squareform(pdist(rows)) if metric == "precomputed" else rows
-    design = PairDesign.of(np.arange(40) % 3, 400, 0)
+    design = PairDesign.from_budget(np.arange(40) % 3, 400, 0)
     usual = squared_distances(rows, metric)
     found = squared_distances(rows * factor, metric)
     assert len(np.unique(found)) == len(found) and np.isfinite(found).all()

@@ -50,11 +50,11 @@ def expected_distances(apart, missing):
 @pytest.mark.parametrize("missing", ["ignore", "level"])
 def test_columns_are_those_of_the_explicit_pairs(given, missing):
     stimuli, apart = given
-    columns = PairColumns.of(feature_columns(stimuli), missing)
+    columns = PairColumns.from_features(feature_columns(stimuli), missing)
     assert columns.kinds[-2:] == ("vector", "rdm")
     assert coding(columns.kinds[-1:], []) != coding(columns.kinds[:1], [])
     expected = expected_distances(apart, missing) ** 2
-    np.testing.assert_allclose(columns.of_pairs(*explicit.pairs(GIVEN)), expected, atol=1e-11)
+    np.testing.assert_allclose(columns.pair_values(*explicit.pairs(GIVEN)), expected, atol=1e-11)
 
 
 @pytest.mark.parametrize("interactions", [False, True])
@@ -75,11 +75,11 @@ def test_a_few_values_can_be_told_apart(given):
     )
     apart = np.array([[0, 1, 2], [1, 0, 1.5], [2, 1.5, 0]])
     found = with_rdm(from_frame(table, "made up"), "own", apart, ["i0", "i1", "i2"])
-    columns = PairColumns.of(resolved_columns(found.select(["own"]), ["own"]))
+    columns = PairColumns.from_features(resolved_columns(found.select(["own"]), ["own"]))
     np.testing.assert_allclose(columns.as_distance, np.array([0.5, 1, 0.75, 0, 0, 0]) ** 2)
     assert columns.value_names == (("i0", "i1", "i2"),)
     with refused("columns", "merge rare values"):
-        PairColumns.of(resolved_columns(given[0], ["own"]))
+        PairColumns.from_features(resolved_columns(given[0], ["own"]))
 
 
 def test_scales_are_those_of_the_stimuli_that_were_fitted(given):

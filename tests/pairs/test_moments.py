@@ -33,22 +33,22 @@ def test_columns_are_squared_feature_distances(missing):
     features = random_features(40)
     distances = feature_distances(features, missing)
     columns = feature_columns(features)
-    plain = PairColumns.of(columns, missing).of_pairs(*pairs(40))
+    plain = PairColumns.from_features(columns, missing).pair_values(*pairs(40))
     np.testing.assert_allclose(plain, distances**2, atol=1e-12)
-    crossed = PairColumns.of(columns, missing, interactions=True)
-    np.testing.assert_allclose(crossed.of_pairs(*pairs(40)), products(distances), atol=1e-12)
+    crossed = PairColumns.from_features(columns, missing, interactions=True)
+    np.testing.assert_allclose(crossed.pair_values(*pairs(40)), products(distances), atol=1e-12)
     assert crossed.names[4] == "kind × length" and crossed.parts == crossed.names
 
 
 def test_columns_by_value_say_which_two_values_differ():
     features = pd.DataFrame({"kind": ["noun", "verb", "noun", "other"]})
-    columns = PairColumns.of(feature_columns(features, resolved=["kind"]))
+    columns = PairColumns.from_features(feature_columns(features, resolved=["kind"]))
     assert columns.names == (
         "kind: noun/other", "kind: noun/verb", "kind: other/verb",
         "kind: noun", "kind: other", "kind: verb",
     )  # fmt: skip
     # noun with verb, noun with noun, noun with other
-    values = columns.of_pairs(np.array([0, 0, 0]), np.array([1, 2, 3]))
+    values = columns.pair_values(np.array([0, 0, 0]), np.array([1, 2, 3]))
     assert values.tolist() == [[0, 1, 0, 1, 0, 1], [0, 0, 0, 2, 0, 0], [1, 0, 0, 1, 1, 0]]
     assert columns.as_distance.tolist() == [1, 1, 1, 0, 0, 0]
 
@@ -57,9 +57,9 @@ def test_given_distances_are_looked_up_pair_by_pair():
     names, apart = ("a", "b", "c"), np.array([[0, 1, 2], [1, 0, 4], [2, 4, 0.0]])
     values = np.array(["a", "c", "b", None, "a"], dtype=object)
     column = FeatureColumn("meaning", "rdm", values, (0.0, 4.0), rdm=Rdm(names, apart))
-    columns = PairColumns.of([column])
+    columns = PairColumns.from_features([column])
     expected = (np.array([2, 1, 0, 0, 4, 0, 2, 0, 1, 0]) / 4) ** 2
-    np.testing.assert_allclose(columns.of_pairs(*pairs(5))[:, 0], expected)
+    np.testing.assert_allclose(columns.pair_values(*pairs(5))[:, 0], expected)
 
 
 def test_too_many_columns_are_refused_with_what_to_do():
@@ -67,14 +67,14 @@ def test_too_many_columns_are_refused_with_what_to_do():
     frame = pd.DataFrame({"word": values})
     column = feature_columns(frame)[0].with_names()
     with refused("1 features", "1,830", f"{MAX_COLUMNS:,}", "merge rare values"):
-        PairColumns.of([column])
+        PairColumns.from_features([column])
 
 
 @CODINGS
 def test_moments_inside_any_folds_are_those_of_explicit_pairs(more):
     made = made_up(n_layers=3, **more)
     moments, (i, j) = made.moments, pairs(60)
-    z = moments.columns.of_pairs(i, j)
+    z = moments.columns.pair_values(i, j)
     ranks = np.stack([rankdata(own) for own in made.distances]) - (len(i) + 1) / 2
     for out in [(0,), (1, 3), ()]:
         use = training(made.folds, *out)
@@ -101,7 +101,7 @@ def test_some_features_and_layers_have_the_moments_that_they_alone_would_have(mo
     alone = more | {"by_value": by_value}
     made = made_up(n_layers=3, **more)
     features = random_features(60)[["length", "gender"]]
-    few = made.moments.of_features(["length", "gender"]).of_layers([2, 0])
+    few = made.moments.select_features(["length", "gender"]).select_layers([2, 0])
     layers = _layers(3)
     expected = moments_of(features, [layers[2], layers[0]], made.folds, **alone).moments
     assert few.columns.names == expected.columns.names
@@ -109,7 +109,7 @@ def test_some_features_and_layers_have_the_moments_that_they_alone_would_have(mo
         np.testing.assert_allclose(got, own, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(few.rsa, expected.rsa)
     with refused("feature", "tense", "kind"):
-        made.moments.of_features(["tense"])
+        made.moments.select_features(["tense"])
 
 
 def _layers(n_layers):
@@ -123,7 +123,7 @@ def test_two_of_one_item_are_in_no_moment_that_tests():
     items = np.random.default_rng(0).integers(0, 20, 60)
     made = made_up(items=items)
     moments, (i, j) = made.moments, pairs(60)
-    z = moments.columns.of_pairs(i, j)
+    z = moments.columns.pair_values(i, j)
     ranks = np.stack([rankdata(own) for own in made.distances]) - (len(i) + 1) / 2
     test = (made.folds[i] == 2) & (made.folds[j] == 2) & (items[i] != items[j])
     own, centred = moments.inside_fold(2), z[test] - z[test].mean(axis=0)
@@ -142,7 +142,7 @@ def test_folds_over_both_leave_out_what_stands_between_two_folds():
     layer = rng.standard_normal((80, 4))
     moments = moments_of(features, [layer], folds).moments
     i, j = pairs(80)
-    z, distances = moments.columns.of_pairs(i, j), squared(layer)
+    z, distances = moments.columns.pair_values(i, j), squared(layer)
     stays = (of_sentence != 1) & (of_item != 1)
     use = stays[i] & stays[j]
     own = moments.within(moments.training(1))

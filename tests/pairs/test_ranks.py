@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import rankdata, spearmanr
 
 from mlem_core.pairs.ranks import pair_ranks, score_patterns
-from mlem_core.pairs.resampling_units import leave_out
+from mlem_core.pairs.resampling_units import jackknife_weights
 
 
 @pytest.mark.parametrize("ties", [False, True])
@@ -64,7 +64,7 @@ def test_predictions_that_differ_only_by_rounding_are_tied():
 
 
 def test_jackknife_blocks_leave_out_each_group_once():
-    weights = leave_out(10, 4, np.random.default_rng(0))
+    weights = jackknife_weights(10, 4, np.random.default_rng(0))
     assert (weights == 0).sum(axis=0).tolist() == [1] * 10
     assert sorted((weights == 0).sum(axis=1)) == [2, 2, 3, 3]
-    assert leave_out(3, 9, np.random.default_rng(0)).shape == (3, 3)
+    assert jackknife_weights(3, 9, np.random.default_rng(0)).shape == (3, 3)

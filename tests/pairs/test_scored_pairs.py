@@ -34,14 +34,14 @@ def test_scores_are_those_of_the_explicit_pairs(features, more, monkeypatch):
     rng = np.random.default_rng(1)
     weights = rng.integers(1, 4, (2, 4, len(pairs.columns))).astype(float)  # ties among them
     test = explicit.held_out(FOLDS, 1, more.get("items"))
-    x = pairs.columns.of_pairs(*explicit.pairs(N))[test]
+    x = pairs.columns.pair_values(*explicit.pairs(N))[test]
     fold = pairs.tests.folds[1]
     assert fold.counts.sum() == test.sum()
     rows = np.unique(x.round(9), axis=0)
     assert len(fold.counts) == (len(rows) if fold.is_grouped else test.sum())
     for most in (scored_pairs.MOST_VALUES, 0):
         monkeypatch.setattr(scored_pairs, "MOST_VALUES", most)
-        found = pairs.of_layers([0, 1]).tests.folds[1].scores(weights)
+        found = pairs.select_layers([0, 1]).tests.folds[1].scores(weights)
         for layer in range(2):
             target = explicit.squared(LAYERS[layer])[test]
             for number, own in enumerate(weights[layer]):
@@ -52,7 +52,7 @@ def test_scores_are_those_of_the_explicit_pairs(features, more, monkeypatch):
 
 def test_pairs_of_some_features_are_grouped_anew():
     pairs = statistics_of(FEATURES, LAYERS, FOLDS)
-    some, alone = pairs.of_features(FEW), statistics_of(FEATURES[FEW], LAYERS, FOLDS)
+    some, alone = pairs.select_features(FEW), statistics_of(FEATURES[FEW], LAYERS, FOLDS)
     assert not pairs.tests.is_grouped and some.tests.is_grouped
     for own, expected in zip(some.tests.folds, alone.tests.folds, strict=True):
         order, other = (np.lexsort(fold.values.T) for fold in (own, expected))
@@ -75,7 +75,7 @@ def test_drawn_scores_are_those_of_scipy_or_near_in_classes(monkeypatch):
 def test_the_ceiling_of_a_fold_is_that_of_explicit_pairs():
     for resolved in ((), ("kind",)):
         pairs = statistics_of(FEATURES[FEW], LAYERS, FOLDS, resolved)
-        x = pairs.columns.of_pairs(*explicit.pairs(N))
+        x = pairs.columns.pair_values(*explicit.pairs(N))
         found = feature_ceilings(pairs.tests)
         for own, layer in zip(found, LAYERS, strict=True):
             expected = explicit.ceilings(x, explicit.squared(layer), FOLDS)

@@ -22,11 +22,11 @@ def statistics(*, budget=None, by_value=(), interactions=False, few=False, items
     layers = [random_layer(features, seed) for seed in (1, 2)]
     features = features[["kind"]] if few else features
     folds = random_folds(N)
-    pairs = ComparedPairs.of(
+    pairs = ComparedPairs.from_features(
         feature_columns(features, resolved=by_value),
         folds,
         interactions=interactions,
-        design=PairDesign.of(folds, budget, items=items),
+        design=PairDesign.from_budget(folds, budget, items=items),
     )
     return pair_statistics(pairs, [lambda rows=rows: rows for rows in layers])
 

@@ -89,7 +89,7 @@ def test_own_ones_are_rerun(spec, tmp_path, clipped, distances, capsys):
     shown = analysis.select(estimator="clipped")
     path = write_archive(analysis, tmp_path / "all.zip", Store(), images=False)
     assert main(["rerun", str(path)]) == 0 and "all are equal" in capsys.readouterr().out
-    text = methods_paragraph(analysis, analysis.results_of(shown), shown)
+    text = methods_paragraph(analysis, analysis.compute_results(shown), shown)
     assert "least squares with negative weights set to 0, in 3-fold" in text
     assert "was the Chebyshev distance of their representations" in text
 

@@ -12,7 +12,7 @@ KERNEL = {
     "estimators": 1_200,
     "measures": 1_300,
     "inference": 4_000,
-    "analysis": 4_300,
+    "analysis": 4_400,
     "__init__.py": 100,
     "comparing.py": 200,
 }
@@ -39,7 +39,7 @@ EXTENSIONS = {
     "web_page": 400,
 }
 EXTENSION = 1_000  # of one that is not in the table
-WHOLE = {"kernel": 26_900, "shell": 15_300, "program": 54_400, "tests": 25_100}
+WHOLE = {"kernel": 26_900, "shell": 15_400, "program": 54_500, "tests": 25_200}
 
 
 def lines(path):

@@ -26,7 +26,7 @@ from validation import (
     work,
 )
 from validation.report import TABLES
-from validation.work import Task, carry_out, read
+from validation.work import Task, execute, read
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
@@ -80,11 +80,11 @@ def test_an_interrupted_study_goes_on_where_it_stopped(tmp_path, monkeypatch):
     monkeypatch.setattr(work, "ProcessPoolExecutor", lambda n, **_: ThreadPoolExecutor(1))
     path = tmp_path / "study.csv"
     with pytest.raises(ValueError, match="not now"):
-        carry_out(path, [Task("b", row, (3,)), Task("c", row, (-1,))])
+        execute(path, [Task("b", row, (3,)), Task("c", row, (-1,))])
     assert set(read(path)["part"]) <= {"b"}
     # What is done already is not called again: it would fail.
     pd.DataFrame([{"value": 7, "part": "c"}]).to_csv(path, index=False)
-    table = carry_out(path, [Task("a", row, (1,)), Task("c", row, (-1,))])
+    table = execute(path, [Task("a", row, (1,)), Task("c", row, (-1,))])
     assert table["value"].tolist() == [1, 2, 7]
     assert table["part"].tolist() == ["a", "a", "c"]
 

@@ -13,7 +13,7 @@ from mlem_core import Store, run
 from mlem_core.analysis.context import FITS, SelectionContext
 from mlem_core.extensions.stimulus_maps.figures import map_caption
 from mlem_core.figures import captions
-from mlem_core.figures.captions import FLAGGED, FOLDS, computed_on
+from mlem_core.figures.captions import FLAGGED, FOLDS, basis_sentence
 from mlem_core.figures.compare import compare_caption
 from mlem_core.figures.profiles import profiles_caption
 from mlem_core.figures.similarity import similarity_caption
@@ -23,7 +23,7 @@ from mlem_core.report.methods import KEYS, bibtex, methods_paragraph
 
 WHETHER = "as same or different"
 OF_VALUES = "by value for pos, others as same or different"
-BASIS = computed_on(1_200, 719_400, 5)
+BASIS = basis_sentence(1_200, 719_400, 5)
 UNITS = Units(n_sentences=600, n_items=40)
 
 
@@ -47,9 +47,9 @@ TESTED = profiles_caption(SURE, flagged=True)
 @for_each(
     "said, expected",
     (BASIS, "n = 1,200 stimuli, 719,400 pairs, 5 folds."),
-    (computed_on(1_200, 719_399), "719,399 of 719,400 pairs."),
+    (basis_sentence(1_200, 719_399), "719,399 of 719,400 pairs."),
     (
-        computed_on(9, 36, 3, OF_VALUES, "ridge"),
+        basis_sentence(9, 36, 3, OF_VALUES, "ridge"),
         "n = 9 stimuli, 36 pairs, 3 folds; features coded by value for pos; ridge.",
     ),
     (profiles_caption(PLAIN, flagged=False), FOLDS),

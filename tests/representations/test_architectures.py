@@ -9,7 +9,7 @@ from helpers.tiny import close, sentence_stimuli, word_stimuli
 
 from mlem_core import AnalysisSpec, run, write_csv
 from mlem_core.representations import forward, registry
-from mlem_core.representations.availability import Shape, look_up
+from mlem_core.representations.availability import Shape, check_availability
 from mlem_core.representations.extraction import ExtractionOptions, input_batches
 from mlem_core.representations.forward import hidden_states, quietly
 from mlem_core.representations.layers import from_model
@@ -317,7 +317,7 @@ def test_the_language_model_of_a_multimodal_model_is_used(config, tmp_path):
         ids = loaded.tokenizer("The old dog sees a cat.", return_tensors="pt")["input_ids"]
         states = full(input_ids=ids).last_hidden_state[0].numpy()
     close(ours[3][-1:], states[-1:])
-    assert look_up(str(folder)).shape == Shape(3, 32)
+    assert check_availability(str(folder)).shape == Shape(3, 32)
     if config == "Gemma3Config":
         block = forward._blocks(load_with_head(loaded), 3)[0]
         assert type(block) is type(forward._blocks(loaded.model, 3)[0])

@@ -19,8 +19,8 @@ from helpers.tiny import sentence_stimuli
 
 from mlem_core import InputError
 from mlem_core.pairs.distances import condensed_from_matrix
-from mlem_core.representations.array_files import CountsRows, arrays_in
-from mlem_core.representations.arrays import in_natural_order, n_subjects, open_arrays
+from mlem_core.representations.array_files import CountsRows, read_arrays
+from mlem_core.representations.arrays import n_subjects, natural_order, open_arrays
 from mlem_core.representations.layers import from_file
 from mlem_core.stimuli.neural_rows import are_distances, not_finite
 
@@ -60,7 +60,7 @@ def test_arrays_of_matlab_are_those_that_scipy_reads(tmp_path, three, packed):
     numbers = {"V1": x[0], "few": np.array([[1.0, 2.0, 3.0]]), "float": x.astype(np.float32)}
     numbers |= {"whole": np.arange(12).reshape(3, 4), "yes": x[0] > 0}
     scipy.io.savemat(path, numbers, do_compression=packed)
-    found, theirs = arrays_in(path), scipy.io.loadmat(path)
+    found, theirs = read_arrays(path), scipy.io.loadmat(path)
     assert [*found] == [*numbers]
     for name, own in found.items():
         assert own.shape == theirs[name].shape and own.dtype == own.read().dtype
@@ -82,7 +82,7 @@ def test_arrays_of_matlab_are_those_that_scipy_reads(tmp_path, three, packed):
         wrong[RANDOM.integers(len(wrong))] = RANDOM.integers(256)
         path.write_bytes(wrong)
         with contextlib.suppress(InputError):
-            for own in arrays_in(path).values():
+            for own in read_arrays(path).values():
                 if n < 3:
                     own.read()
 
@@ -221,7 +221,7 @@ def test_names_of_no_column_are_said_or_asked_about(three, tmp_path, file):
     (["block-10", "block-2"], [1, 0]),
 )
 def test_names_are_in_the_order_of_their_numbers(three, tmp_path, names, order):
-    assert in_natural_order(names) == [names[place] for place in order]
+    assert natural_order(names) == [names[place] for place in order]
     np.savez(tmp_path / "a.npz", **{name: np.full((3, 2), n) for n, name in enumerate(names)})
     found = from_file(tmp_path / "a.npz", three)
     assert [found[layer][0, 0] for layer in found.layers] == order

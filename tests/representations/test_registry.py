@@ -18,7 +18,7 @@ from helpers.repository import ROOT
 
 from mlem_core.base.errors import InputError
 from mlem_core.representations import forward, model_paths, registry
-from mlem_core.representations.availability import Shape, look_up
+from mlem_core.representations.availability import Shape, check_availability
 from mlem_core.representations.loading import open_model
 from mlem_core.representations.model_paths import unread_weights
 from mlem_core.representations.registry import ModelUnavailable, packaged
@@ -80,7 +80,7 @@ def no_hub(fresh_hub, monkeypatch):
 
 def test_no_network_is_told_at_once(no_hub):
     begun = time.monotonic()
-    for name in registry.on_hub():
+    for name in registry.hub_models():
         with refused("hub cannot be reached", registry.packaged()[-1], by=ModelUnavailable):
             open_model(name)
     with refused("bert-base-uncased", by=ModelUnavailable):
@@ -187,7 +187,7 @@ def test_a_hub_model_is_fetched_once_and_then_needs_no_network(served, monkeypat
 
 def test_an_adapter_of_the_hub_is_fetched(served, bert):
     name = f"{bert}+someone/lora"
-    assert look_up(name).where == "hub"
+    assert check_availability(name).where == "hub"
     now = registry.identity_now(name)
     files = registry.locate(name)
     assert files.note == "with the adapter someone/lora, which was trained on else/where"
@@ -223,14 +223,14 @@ def test_what_the_hub_does_not_have_or_give(served, name, facts, by):
     with refused(*facts, by=by):
         registry.identity(name)
     if "@" in name:
-        assert look_up(name).where == "nowhere"
+        assert check_availability(name).where == "nowhere"
 
 
 def test_weights_that_are_pickled_are_refused_with_the_revision_that_has_others(
     served, monkeypatch
 ):
     for _ in range(2):
-        offer = look_up("someone/pickled")  # before anything is fetched, and after
+        offer = check_availability("someone/pickled")  # before anything is fetched, and after
         assert offer.where == "nowhere" and "name it someone/pickled@refs/pr/17" in offer.problem
         with refused("no safetensors", "someone/pickled@refs/pr/17", "can run code"):
             open_model("someone/pickled", "cpu")
@@ -362,15 +362,15 @@ def test_the_longest_input(bert, tmp_path):
 
 @pytest.mark.parametrize("name", packaged())
 def test_what_comes_with_the_program_is_here(name):
-    offer = look_up(name)
+    offer = check_availability(name)
     assert (offer.where, offer.n_bytes, offer.problem) == ("here", 0, "")
-    assert look_up(f"{name}@random").shape == offer.shape
+    assert check_availability(f"{name}@random").shape == offer.shape
 
 
 def test_what_cannot_be_reached_may_be_there_later(no_hub):
-    offer = look_up("gpt2")
+    offer = check_availability("gpt2")
     assert (offer.where, offer.n_bytes, offer.shape) == ("away", 548_000_000, Shape(12, 768))
-    assert look_up("EleutherAI/pythia-70m@step1000").where == "away"
+    assert check_availability("EleutherAI/pythia-70m@step1000").where == "away"
 
 
 @for_each(
@@ -386,5 +386,5 @@ def test_what_cannot_be_reached_may_be_there_later(no_hub):
     ("gpt2@", "names no revision"),
 )
 def test_what_is_nowhere_is_a_sentence(no_hub, name, says):
-    offer = look_up(name)
+    offer = check_availability(name)
     assert offer.where == "nowhere" and says in offer.problem

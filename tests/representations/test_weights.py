@@ -456,7 +456,7 @@ def test_pooled_rows_are_means_over_their_tokens(several, dtype, device):
 def test_kernels_are_those_that_were_taken(kind, imports, versions, architectures, monkeypatch):
     monkeypatch.setitem(sys.modules, "mamba_ssm", types.ModuleType("m") if imports else None)
     monkeypatch.setattr(forward.importlib.metadata, "version", lambda package: "2.0")
-    assert forward.kernels_of(architectures[kind].model) == versions
+    assert forward.fast_kernels(architectures[kind].model) == versions
 
 
 def test_an_adapter_is_merged_into_its_base(folder, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from helpers.inputs import refused
 from sklearn.model_selection import GroupKFold
 
-from mlem_core.stimuli.folds import FOLDS_OVER, fold_pairs, group_folds, in_training, stimulus_folds
+from mlem_core.stimuli.folds import FOLDS_OVER, fold_pairs, group_folds, is_training, stimulus_folds
 from mlem_core.stimuli.stimulus_csv import from_frame
 
 
@@ -57,7 +57,7 @@ def test_held_out_pairs_have_no_sentence_and_no_word_of_training():
             apart[test, column] = fold
     words, sentences = np.array(stimuli.words), np.array(stimuli.sentences)
     for fold in range(K):
-        test, train = folds == fold, in_training(folds, fold)
+        test, train = folds == fold, is_training(folds, fold)
         np.testing.assert_array_equal(test, (apart == fold).all(axis=1))
         np.testing.assert_array_equal(train, (apart != fold).all(axis=1))
         assert test.sum() >= 3 and train.sum() > N_WORDS / 4

@@ -8,11 +8,11 @@ import pytest
 
 from mlem_core.stimuli.levels import (
     Exchange,
+    constant_unit,
     exchanges,
-    level_of,
     recurring_units,
+    size_strata,
     stimulus_exchange,
-    strata_of,
     unit_agreement,
 )
 from mlem_core.stimuli.stimulus_csv import from_frame
@@ -44,7 +44,7 @@ def by_pairs(values, units):
 
 
 def test_a_feature_is_of_the_coarsest_unit_that_it_is_constant_on():
-    assert {name: level_of(STIMULI, name) for name in FRAME.columns[2:]} == {
+    assert {name: constant_unit(STIMULI, name) for name in FRAME.columns[2:]} == {
         "noun": "word", "length": "word", "clause": "sentence", "place": "place",
         "nearly": "stimulus",
     }  # fmt: skip
@@ -91,7 +91,9 @@ def test_words_exchange_whole_lists_inside_their_stratum():
         giver = {unit: set(of[givers[of == unit]]) for unit in range(4)}
         assert sorted(map(len, giver.values())) == [1] * 4
         assert len({min(own) for own in giver.values()}) == 4
-    many = Exchange("word", np.repeat(np.arange(40), np.arange(1, 41)), strata_of(np.arange(1, 41)))
+    many = Exchange(
+        "word", np.repeat(np.arange(40), np.arange(1, 41)), size_strata(np.arange(1, 41))
+    )
     assert (np.bincount(many.strata) >= 12).all()
     labels = np.random.default_rng(4).random(40)[many.numbers]
     # What follows from the number of stimuli hardly moves among words of about the same number.

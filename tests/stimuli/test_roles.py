@@ -11,7 +11,7 @@ from helpers.inputs import as_csv, for_each, refused
 from mlem_core import from_frame, read_csv
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.representations.tokens import pooled
-from mlem_core.stimuli.levels import level_of
+from mlem_core.stimuli.levels import constant_unit
 from mlem_core.stimuli.reading.table import read_table
 from mlem_core.stimuli.roles import ROLES, TEMPLATE, apply_roles, guess_roles
 
@@ -104,14 +104,14 @@ def test_stimuli_may_be_no_text():
     assert stimuli.level == "stimulus" and stimuli.sentences == [*IMAGES["stimulus"]]
     assert stimuli.notes == () and stimuli.words == stimuli.sentences
     assert from_frame(IMAGES, "mine").digest == stimuli.digest == read(as_csv(stimuli)).digest
-    units = Units.of(stimuli)
+    units = Units.from_stimuli(stimuli)
     assert (units.over, units.held_out("sentences")) == ("stimuli", "unseen stimuli")
     # Several of one kind stay together; items are named, as words are not.
     several = read(
         IMAGES.assign(sentence_id=[0, 1, 2] * 3, item=[*range(8), 0]).to_csv(index=False).encode()
     )
-    assert Units.of(several).held_out("both") == "unseen groups with unseen items"
-    assert level_of(several, "f") == "group"
+    assert Units.from_stimuli(several).held_out("both") == "unseen groups with unseen items"
+    assert constant_unit(several, "f") == "group"
     # Sentences under that name are sentences, unless they are said to be none.
     text = b"stimulus,f\nthe dog runs,1\na cat sleeps,2\n"
     assert read(text).level == "sentence"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mlem_core import Feature, InputError, ReadAs, from_frame, read_csv, write_csv
 from mlem_core.representations.layers import _digest
 from mlem_core.stimuli import datasets
-from mlem_core.stimuli.columns import coded, text_of, texts
+from mlem_core.stimuli.columns import cell_text, coded, texts
 from mlem_core.stimuli.reading.content import MAX_BYTES, parse
 from mlem_core.stimuli.stimulus_csv import _FORMULA, read_written, write_table
 
@@ -247,7 +247,7 @@ WORD = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=6
 @pytest.mark.parametrize("dtype", [None, object, "str", "string", "category"])
 def test_a_columns_texts_are_those_of_its_cells(cells, dtype):
     column = pd.Series(cells, dtype=dtype)
-    expected = [text_of(cell) for cell in column]
+    expected = [cell_text(cell) for cell in column]
     assert texts(column) == expected
     codes, distinct = coded(column)
     assert distinct[codes].tolist() == expected and distinct[-1] is None
@@ -258,7 +258,7 @@ def test_a_columns_texts_are_those_of_its_cells(cells, dtype):
 def test_digests_are_those_of_the_whole_as_json(name):
     stimuli = datasets.load(name)
     content = {
-        "columns": [[c, [text_of(cell) for cell in stimuli.table[c]]] for c in stimuli.table],
+        "columns": [[c, [cell_text(cell) for cell in stimuli.table[c]]] for c in stimuli.table],
         "features": [[feature.name, feature.kind] for feature in stimuli.features],
     }
     canonical = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
@@ -288,7 +288,7 @@ def write_by_row(frame):
     for row in [tuple(map(str, frame.columns)), *frame.itertuples(index=False, name=None)]:
         cells = []
         for value in row:
-            text = text_of(value) or ""
+            text = cell_text(value) or ""
             if isinstance(value, float) and value == value:
                 text = repr(value)
             risky = isinstance(value, str) and _FORMULA.match(text)

@@ -5,7 +5,7 @@ import unicodedata
 from helpers.inputs import for_each, refused
 
 from mlem_core import read_csv
-from mlem_core.stimuli.stimulus_set import bare, without_punctuation
+from mlem_core.stimuli.stimulus_set import bare, strip_punctuation
 
 
 @for_each(
@@ -21,7 +21,7 @@ from mlem_core.stimuli.stimulus_set import bare, without_punctuation
     (" ... ", "...", "..."),
 )
 def test_a_word_keeps_its_marks_and_its_number_of_letters(text, word, without_case):
-    assert without_punctuation(text) == word and bare(text) == without_case
+    assert strip_punctuation(text) == word and bare(text) == without_case
     assert len(bare(text)) == len(word)
 
 

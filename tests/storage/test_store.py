@@ -241,7 +241,7 @@ def exchanged(path):
 def test_nothing_is_kept_of_a_file_that_changes(change, tmp_path):
     store, path = Store(tmp_path / "store"), tmp_path / "file"
     path.write_text("A")
-    file = Digested.of(path)
+    file = Digested.from_file(path)
 
     def make(folder):
         Watched(file.digest, (file,)).is_read()

@@ -50,11 +50,11 @@ def test_a_server_that_only_shows_changes_nothing(store, tmp_path, monkeypatch):
     job = Task("0123456789abcdef", store.root / "jobs" / "0123456789abcdef")
     job.folder.mkdir(parents=True)
     (job.folder / "spec.json").write_text("{}")
-    followup = followups.followup_of("audit", examples.ID, {}, store)
+    followup = followups.get_followup("audit", examples.ID, {}, store)
 
     def contents():
         files = (path for path in store.root.rglob("*") if path.is_file())
-        return {path: Digested.of(path).digest for path in files}
+        return {path: Digested.from_file(path).digest for path in files}
 
     before = contents()
     monkeypatch.setenv(access.VARIABLE, "1")

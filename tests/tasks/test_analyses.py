@@ -17,7 +17,7 @@ from helpers.inputs import for_each, in_files, noise, probing, refused, words
 from helpers.waiting import wait
 
 from mlem_core.analysis.context import SelectionContext
-from mlem_core.analysis.layer_sources import representations_of
+from mlem_core.analysis.layer_sources import get_representations
 from mlem_core.analysis.run import run
 from mlem_core.analysis.source import StimulusSource
 from mlem_core.analysis.spec import AnalysisSpec
@@ -69,7 +69,7 @@ def test_a_job_gives_what_a_run_gives(few, store, tmp_path):
     contents = job.contents()
     assert contents.models == ("mine",)
     assert (len(contents.rsa), len(contents.features)) == (2, len(direct.pairs.features))
-    assert runner.under_way(job.folder.parent) == []
+    assert runner.unfinished_tasks(job.folder.parent) == []
     assert not list(job.folder.glob("unfinished-*"))
     # A result that cannot be read is run again.
     (job.folder / "result" / "pairs.npz").write_bytes(b"half")
@@ -177,7 +177,7 @@ def test_one_job_runs_at_a_time_in_the_order_they_were_asked_for(few, store, lon
     assert analyses.recent(store)[:4] == [*waiting[::-1], first]
     cancelled, *others = waiting
     cancelled.cancel()
-    assert runner.under_way(store.root / "jobs") == [job.id for job in (first, *others)]
+    assert runner.unfinished_tasks(store.root / "jobs") == [job.id for job in (first, *others)]
     first.cancel()
     for job in others:
         wait(job, "done")
@@ -252,16 +252,16 @@ def job(kept, tmp_path_factory):
 
 def test_a_follow_up_keeps_what_its_function_makes(job, kept):
     options = {"layers": [["brain", 1]]}
-    task = followups.followup_of("baseline", job.id, options, kept).begin()
+    task = followups.get_followup("baseline", job.id, options, kept).begin()
     wait(task, "done")
     analysis = job.analysis()
-    rows = {("brain", 1): np.asarray(representations_of(analysis, "brain", kept)[1])}
+    rows = {("brain", 1): np.asarray(get_representations(analysis, "brain", kept)[1])}
     expected = decoding(analysis.stimuli, rows, analysis.folds).table
     decoded = DECODING.find(SelectionContext(analysis, analysis.select(layers="brain:1"), kept))
     pd.testing.assert_frame_equal(decoded.table, expected)
-    again = followups.followup_of("baseline", job.id, options, kept)
+    again = followups.get_followup("baseline", job.id, options, kept)
     assert again == task and again.status().state == "done"
-    other = followups.followup_of("baseline", job.id, {**options, "layers": []}, kept)
+    other = followups.get_followup("baseline", job.id, {**options, "layers": []}, kept)
     assert other.status().state != "done"
     # It is no analysis.
     own = [one.id for one in analyses.recent(kept) if one.id != examples.ID]
@@ -270,19 +270,19 @@ def test_a_follow_up_keeps_what_its_function_makes(job, kept):
     (task.result / "entry.json").write_bytes(b"\xff\xfe\x00")
     with refused("again"):
         task.file("table.csv")
-    wait(followups.followup_of("baseline", job.id, options, kept).begin(), "done")
+    wait(followups.get_followup("baseline", job.id, options, kept).begin(), "done")
 
 
 def test_what_cannot_be_done_is_one_sentence(job, kept):
     task, gone = (
-        followups.followup_of("baseline", of, {"layers": []}, kept).begin()
+        followups.get_followup("baseline", of, {"layers": []}, kept).begin()
         for of in (job.id, "0" * 16)
     )
     for one, said in ((task, "no layer is left"), (gone, "no longer in the store")):
         message = wait(one, "failed").message
         assert said in message and "Traceback" not in message and "\n" not in message
     with refused("baseline"):
-        followups.followup_of("bass", job.id, {}, kept)
+        followups.get_followup("bass", job.id, {}, kept)
 
 
 @pytest.mark.slow
@@ -294,12 +294,12 @@ def test_representations_that_have_gone_are_made_again(tmp_path):
     analysis = run(spec, Store(tmp_path / "first"))
     empty, name = Store(tmp_path / "other"), str(folder)
     with refused("no longer in the store"):
-        representations_of(analysis, name, empty)
+        get_representations(analysis, name, empty)
     seen: list[Progress] = []
     followups.work("representations", analysis, {"models": [name]}, empty, tmp_path, seen.append)
     assert {step.stage for step in seen} == {"representations"}
-    before = representations_of(analysis, name, Store(tmp_path / "first"))
-    np.testing.assert_array_equal(representations_of(analysis, name, empty)[2], before[2])
+    before = get_representations(analysis, name, Store(tmp_path / "first"))
+    np.testing.assert_array_equal(get_representations(analysis, name, empty)[2], before[2])
     tiny.save("gpt2", folder, n_layer=2)
     with refused("no longer the one"):
         followups.restore_representations(analysis, [name], empty, lambda progress: None)
@@ -370,4 +370,4 @@ def test_tasks_have_their_turns_in_the_order_of_arrival(store):
         write_json(folder / "progress.json", {"state": "queued"})
     assert [runner.Task(folder.name, folder).status().before for folder in folders] == [0, 1, 2]
     (folders[1] / "cancelled").touch()
-    assert runner.under_way(store.root / "jobs") == ["c", "b"]
+    assert runner.unfinished_tasks(store.root / "jobs") == ["c", "b"]

@@ -106,7 +106,7 @@ def made(tmp_path_factory):
     store = Store(folder / "store")
     job = analyses.start(in_files(folder, table, {"brain": noise(len(table))}), store)
     wait(job, "done")
-    fits = followups.followup_of("fits", job.id, job.analysis().select().to_dict(), store)
+    fits = followups.get_followup("fits", job.id, job.analysis().select().to_dict(), store)
     wait(fits.begin(), "done")
     notes.change_notes(job.id, store, lambda old: old.named("Mine").noted("to be looked at"))
     return store, job.id
@@ -127,7 +127,7 @@ def listed(store):
 
 def test_deleted_is_out_of_the_list_and_comes_back_with_all_that_belongs_to_it(job, store):
     before = job.analysis().results().importance
-    (work,) = deletion.followups_of(job.id, store)
+    (work,) = deletion.list_followups(job.id, store)
     deletion.delete(job.id, "Mine", store)
     assert listed(store) == [] and not job.folder.exists()
     assert deletion.last_deleted(Store(store.root)).spec == job.spec
@@ -145,7 +145,7 @@ def test_deleted_is_out_of_the_list_and_comes_back_with_all_that_belongs_to_it(j
 @pytest.mark.slow
 def test_what_runs_is_cancelled_first(job, store, long):
     runs = analyses.start(long, store)
-    work = followups.followup_of("representations", job.id, {"models": ["brain"]}, store).begin()
+    work = followups.get_followup("representations", job.id, {"models": ["brain"]}, store).begin()
     deletion.delete(job.id, "Mine", store)  # its work waits for its turn
     assert listed(store) == [runs.id] and work.status().state == "cancelled"
     deletion.delete(runs.id, "long", store)
@@ -156,7 +156,7 @@ def test_what_runs_is_cancelled_first(job, store, long):
 
 @pytest.mark.slow
 def test_what_was_made_anew_meanwhile_stays(job, store):
-    (work,) = deletion.followups_of(job.id, store)
+    (work,) = deletion.list_followups(job.id, store)
     deletion.delete(job.id, "Mine", store)
     again = analyses.start(job.spec, store)
     assert again.id == job.id and wait(again, "done")
@@ -170,7 +170,7 @@ def test_what_was_made_anew_meanwhile_stays(job, store):
 
 
 def test_the_next_deletion_removes_for_good_and_nothing_of_others(job, store):
-    (work,) = deletion.followups_of(job.id, store)
+    (work,) = deletion.list_followups(job.id, store)
     other = store.root / "jobs" / ID
     other.mkdir()
     (other / "spec.json").write_text("{}")
@@ -260,7 +260,7 @@ def test_a_layer_computed_again_gives_the_same_tables(example, tmp_path):
     again = run(alone(example), store)
     assert again.stimuli.digest == example.stimuli.digest
     np.testing.assert_array_equal(again.folds, example.folds)
-    shipped = example.pairs.of_layers([example.layers.index(LAYER)])
+    shipped = example.pairs.select_layers([example.layers.index(LAYER)])
     assert again.pairs.columns.names == shipped.columns.names
     for fold, test in enumerate(again.pairs.tests.folds):
         np.testing.assert_array_equal(test.counts, shipped.tests.folds[fold].counts)

@@ -11,8 +11,8 @@ EXTENSION = Extension(
     "what a layer shows.",
     stages={"audit": f"{_HERE}.stage:JOB"},
     entries={"figure": (f"{_HERE}.figures",)},
-    flags=f"{_HERE}.stage:flags_of",
-    check=f"{_HERE}.stage:check_of",
+    flags=f"{_HERE}.stage:audit_flags",
+    check=f"{_HERE}.stage:audit_checks",
     example=f"{_HERE}.stage:audit_example",
     commands=(
         Command(

@@ -10,7 +10,7 @@ from mlem_core.analysis.run import run
 from mlem_core.base.parallel import Bars
 from mlem_core.cli.inputs import (
     checked_spec,
-    left_beside,
+    leftover_tables,
     new_notices,
 )
 from mlem_core.cli.options import (
@@ -45,5 +45,5 @@ def audit_layers(options: argparse.Namespace) -> None:
         result = AUDIT.get(context.reselect(similarity=options.similarity))
     complain(*new_notices(analysis), *result.notices)
     left = write_tables(options.out, audit_tables(result), analysis.manifest, "audit")
-    complain(*left_beside(options.out, left))
+    complain(*leftover_tables(options.out, left))
     tell(*summary(result))

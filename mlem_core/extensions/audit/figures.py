@@ -12,8 +12,8 @@ import plotly.graph_objects as go
 from mlem_core.analysis.flags import marked
 from mlem_core.base.typing import FloatArray, Layer, layer_name, parse_layer
 from mlem_core.extensions.audit.flags import CONTROL, SAYS
-from mlem_core.extensions.audit.stage import AUDIT, flags_of
-from mlem_core.figures.captions import computed_on
+from mlem_core.extensions.audit.stage import AUDIT, audit_flags
+from mlem_core.figures.captions import basis_sentence
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.matrix import grid
 from mlem_core.figures.matrix import labels as labels_of
@@ -178,10 +178,10 @@ def _line(context: FigureContext) -> str:
 )
 def draw_audit(context: FigureContext) -> RenderedFigure | None:
     """Figure of the size of each possible artefact; None where there is no audit."""
-    audit, flagged, analysis = AUDIT.find(context), flags_of(context), context.analysis
+    audit, flagged, analysis = AUDIT.find(context), audit_flags(context), context.analysis
     if audit is None or flagged is None:
         return None
-    on = computed_on(len(analysis.stimuli), analysis.pairs.n_pairs)
+    on = basis_sentence(len(analysis.stimuli), analysis.pairs.n_pairs)
     at = zip(audit.layers["model"], audit.layers["layer"].astype(int), strict=True)
     return RenderedFigure(
         audit_map(audit.layers, audit.changes, marked(flagged)),

@@ -20,7 +20,7 @@ from mlem_core.analysis.flags import (
     MEASURES_OF_LAYERS,
     OUTLIER_SHARE,
     POSITION_SHARE,
-    short_of,
+    short_measure_name,
 )
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
 from mlem_core.base.labels import NAMES, Names
@@ -210,7 +210,7 @@ def _pair_flags(audit: Audit) -> list[tuple[Any, ...]]:
         apart = (pairs[measure] - pairs[f"{measure}_before"]).abs() >= least
         for row in pairs[apart & ~control].to_dict("records"):
             after, before = row[measure], row[f"{measure}_before"]
-            says = f"{SAYS[row['variant']]} {short_of(measure)}"
+            says = f"{SAYS[row['variant']]} {short_measure_name(measure)}"
             reason = f"{says} is {fraction(after)} instead of {fraction(before)}"
             severity = abs(after - before) / least if _concludes(after, before) else 0.0
             rows.append((measure, *_ends(row), reason, severity))
@@ -257,7 +257,7 @@ def summary(audit: Audit, names: Names = NAMES) -> list[str]:
     n, n_pairs = len(layers), len(layers) * (len(layers) - 1) // 2
     measures = {measure: (name, f"{n} layers") for measure, name in MEASURES_OF_LAYERS.items()}
     for measure in (audit.similarity.name, "tau"):
-        measures[measure] = short_of(measure), f"{n_pairs:,} pairs of layers"
+        measures[measure] = short_measure_name(measure), f"{n_pairs:,} pairs of layers"
     for variant in VARIANTS:
         counts = flagged.loc[flagged["variant"] == variant.name, "measure"].value_counts()
         parts = [

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.context import SelectionContext, Stage
-from mlem_core.analysis.layer_sources import representations_of
+from mlem_core.analysis.layer_sources import get_representations
 from mlem_core.analysis.run import run
 from mlem_core.analysis.similarities import LayerSimilarity, compared
 from mlem_core.analysis.transforms import outlier_units, variances
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import cores, in_order
+from mlem_core.base.parallel import cores, map_in_order
 from mlem_core.base.typing import FloatArray, Layer, Progress, Report, counted, counting, layer_name
 from mlem_core.extending import Check
 from mlem_core.extensions.audit.flags import (
@@ -85,7 +85,7 @@ def _audit(analysis: Analysis, store: Store, report: Report, similarity: str) ->
     by_distance = SIMILARITIES[similarity].depends_on_distance
     variants: dict[str, Analysis] = {}
     models = {model for model, _ in analysis.layers}
-    given = all(analysis.spec.distance_of(model) == PRECOMPUTED for model in models)
+    given = all(analysis.spec.neural_distance(model) == PRECOMPUTED for model in models)
     for variant in VARIANTS:
         changed = variant.change(analysis)
         if changed == analysis.spec or not (changed.models or changed.representations):
@@ -95,11 +95,11 @@ def _audit(analysis: Analysis, store: Store, report: Report, similarity: str) ->
         if not by_distance and changed == replace(analysis.spec, distance=changed.distance):
             continue
 
-        def of_variant(progress: Progress, says: str = variant.says) -> None:
+        def run_variant(progress: Progress, says: str = variant.says) -> None:
             report(replace(progress, stage=f"{progress.stage} {says}"))
 
         try:
-            found = run(changed, store, of_variant)
+            found = run(changed, store, run_variant)
             compared(found, similarity, store)
             variants[variant.name] = found
         except InputError as error:
@@ -116,10 +116,10 @@ def _tables(
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """The tables layers, changes and pairs of an `Audit`."""
     layers, same = layer_table(analysis, variants, store, report)
-    before = LayerResults.of(analysis, compared(analysis, similarity, store))
+    before = LayerResults.from_analysis(analysis, compared(analysis, similarity, store))
     changes, pairs = [], []
     for name, variant in variants.items():
-        after = LayerResults.of(variant, compared(variant, similarity, store))
+        after = LayerResults.from_analysis(variant, compared(variant, similarity, store))
         if name == CONTROL:
             after = replace(after, layers=[(base_name(m), number) for m, number in after.layers])
         changed, paired = compare_variant(before, after)
@@ -160,7 +160,7 @@ class LayerResults:
     similarity: str
 
     @classmethod
-    def of(cls, analysis: Analysis, by: LayerSimilarity) -> LayerResults:
+    def from_analysis(cls, analysis: Analysis, by: LayerSimilarity) -> LayerResults:
         """Results with the estimator and the interactions of the analysis."""
         scores = fitted(analysis.pairs, analysis.spec.estimator).mean_scores
         profiles, parts = scores[:, 1:], analysis.pairs.columns.parts
@@ -306,7 +306,7 @@ def layer_table(
     progress, n = counting(report, "audit", "layers"), len(analysis.layers)
     progress(0, n)
     row_of = partial(_row, analysis, variants, design, at_first, store)
-    table = pd.DataFrame(list(counted(in_order(row_of, analysis.layers, cores()), n, progress)))
+    table = pd.DataFrame(list(counted(map_in_order(row_of, analysis.layers, cores()), n, progress)))
     return table, {name: table.pop(f"same {name}") for name in variants}
 
 
@@ -325,8 +325,8 @@ def _row(
     design : of the pairs whose distances are looked at
     at_first : (n_pairs,) see `stimuli_at_first`, or None for whole sentences
     """
-    rows = representations_of(analysis, layer[0], store)[layer[1]]
-    distance = analysis.spec.distance_of(layer[0])
+    rows = get_representations(analysis, layer[0], store)[layer[1]]
+    distance = analysis.spec.neural_distance(layer[0])
     squared = _squared(rows, distance, layer, design)
     ranks = _centred_ranks(squared)
     # Distances have no units.
@@ -375,13 +375,13 @@ def _correlation(
     design = resampled_part(variant.design, variant.folds)
     if (model, layer[1]) not in variant.layers or design.n_pairs != len(ranks):
         return float("nan")
-    rows = representations_of(variant, model, store)[layer[1]]
-    after = _centred_ranks(_squared(rows, variant.spec.distance_of(layer[0]), layer, design))
+    rows = get_representations(variant, model, store)[layer[1]]
+    after = _centred_ranks(_squared(rows, variant.spec.neural_distance(layer[0]), layer, design))
     scale = np.sqrt((ranks @ ranks) * (after @ after))
     return float(ranks @ after / scale) if scale > 0 else float("nan")
 
 
-def flags_of(context: FigureContext) -> pd.DataFrame | None:
+def audit_flags(context: FigureContext) -> pd.DataFrame | None:
     """Flags of the audit in the names of a context, where it has been made."""
     known = AUDIT.find(context)
     if known is None:
@@ -390,7 +390,7 @@ def flags_of(context: FigureContext) -> pd.DataFrame | None:
     return context.once(key, lambda: flags(known, context.names))
 
 
-def check_of(context: FigureContext) -> Check:
+def audit_checks(context: FigureContext) -> Check:
     """Audit checks of the two layers of a context."""
     pair = context.why.layers
     return context.once(("audit check", pair), lambda: check(AUDIT.find(context), *pair))
@@ -407,7 +407,7 @@ def sentences(context: FigureContext) -> list[str]:
 
 def tables(context: FigureContext) -> dict[str, tuple[pd.DataFrame, str, str]]:
     """Tables of the audit, each with its title and caption."""
-    known, flagged = AUDIT.find(context), flags_of(context)
+    known, flagged = AUDIT.find(context), audit_flags(context)
     if known is None or flagged is None:
         return {}
     return {

@@ -16,9 +16,9 @@ import pandas as pd
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import student_quantile
-from mlem_core.base.parallel import on_all_cores
+from mlem_core.base.parallel import map_on_all_cores
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
-from mlem_core.inference.influence import similarity_influence, values_without
+from mlem_core.inference.influence import jackknife_from_influence, similarity_influence
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation_null import PermutationNull, permutation_null
 from mlem_core.inference.permuted_contributions import PermutedContributions
@@ -54,14 +54,14 @@ def model_candidates(
     own, files = [*dict.fromkeys(model for model, _ in pairs.layers)], analysis.spec.representations
     models = dict.fromkeys([*own, *(model for model, _ in analysis.layers)])
     left_out: LeftOut = []
-    found = _of_layers(analysis, pairs, store, left_out)
+    found = _layer_candidates(analysis, pairs, store, left_out)
     of_text = [name for name in models if name not in dict(files)]
     if stimuli.level == "word":
-        found += _of_text(stimuli, of_text, own, analysis.spec.device, left_out)
+        found += _text_candidates(stimuli, of_text, own, analysis.spec.device, left_out)
     return found, left_out
 
 
-def _of_text(
+def _text_candidates(
     stimuli: StimulusSet, models: Sequence[str], own: Sequence[str], device: str, left_out: LeftOut
 ) -> list[Candidate]:
     """Sub-tokens in some models, and predictions of the first that is causal."""
@@ -99,7 +99,7 @@ def _given(name: str, label: str, numbers: FloatArray) -> Candidate:
     return Candidate(name, label, lambda _: numbers, "ordered")
 
 
-def _of_layers(
+def _layer_candidates(
     analysis: Analysis, pairs: LayerPairs, store: Store, left_out: LeftOut
 ) -> list[Candidate]:
     """Distances in the embeddings of the models of some layers, and in layers of others as deep."""
@@ -118,7 +118,7 @@ def _of_layers(
     for layer in asked:
         if layer not in pairs.layers:
             try:
-                found.append(_distances(LayerPairs.of(analysis, [layer], store)))
+                found.append(_distances(LayerPairs.from_analysis(analysis, [layer], store)))
             except InputError as error:
                 left_out.append((layer_name(layer), str(error).rstrip(".")))
     return found
@@ -206,9 +206,9 @@ class BaselineFit(NamedTuple):
     without: FloatArray
 
     @classmethod
-    def of(cls, pairs: LayerPairs, blocks: Blocks) -> BaselineFit:
+    def from_pairs(cls, pairs: LayerPairs, blocks: Blocks) -> BaselineFit:
         """What the features of pairs explain."""
-        explained, without = explained_and_without(pairs, blocks)
+        explained, without = explained_with_jackknife(pairs, blocks)
         return cls(pairs, blocks, explained, without)
 
     def gain(self, fit: AugmentedFit, *chances: FloatArray) -> tuple[float, float, float]:
@@ -218,7 +218,7 @@ class BaselineFit(NamedTuple):
         ----------
         chances : gains (n_permutations,) of permuted labels, of each candidate that was added
         """
-        explained, without = explained_and_without(fit.pairs, self.blocks)
+        explained, without = explained_with_jackknife(fit.pairs, self.blocks)
         gain = explained - self.explained
         ends = jackknife(np.array(gain), without - self.without, self.blocks.sizes)
         errors = [
@@ -246,7 +246,7 @@ class AugmentedFit(NamedTuple):
     is_identity: bool = False
 
     @classmethod
-    def of(
+    def from_pairs(
         cls, pairs: LayerPairs, stimuli: StimulusSet, candidate: Candidate, missing: str
     ) -> AugmentedFit:
         """Pairs with a candidate; a category is coded by value where it has few enough of them.
@@ -268,7 +268,7 @@ class AugmentedFit(NamedTuple):
             raise InputError("it follows from the features")
         return cls(with_candidate, augmented, candidate.is_identity)
 
-    def by_chance(self, n_permutations: int) -> PermutationNull:
+    def permute_labels(self, n_permutations: int) -> PermutationNull:
         """Gains of the candidate when its labels are permuted: draws are (1 + n_permutations,).
 
         Permutations are the same for all candidates of a unit.
@@ -281,11 +281,11 @@ class AugmentedFit(NamedTuple):
         ways = exchanges(self.stimuli, folds, name)
         if self.is_identity:
             ways = (stimulus_exchange(folds),)
-        permuted = PermutedContributions.of(moments, self.pairs.ranks, beyond_all=True)
+        permuted = PermutedContributions.from_moments(moments, self.pairs.ranks, beyond_all=True)
         last = [len(moments.columns.features) - 1]
 
         def gains(givers: IntArray) -> FloatArray:
-            return np.asarray(permuted.of_features(last, givers)[:, 0, -1])
+            return np.asarray(permuted.feature_contributions(last, givers)[:, 0, -1])
 
         null = permutation_null(ways, values, gains, n_permutations, rng, gains)
         if null.unknown:
@@ -298,7 +298,7 @@ def _with_column(pairs: LayerPairs, column: FeatureColumn, missing: str) -> Laye
     statistics, moments = pairs.statistics, pairs.statistics.moments
     columns = moments.columns.with_feature(column, missing)
     both = list(zip(pairs.squared, pairs.ranks, strict=True))
-    of_layers = on_all_cores(lambda pair: layer_moments(columns, pairs.folds, *pair), both)
+    of_layers = map_on_all_cores(lambda pair: layer_moments(columns, pairs.folds, *pair), both)
     augmented = pair_moments(
         columns, pairs.folds, of_layers, moments.rank_products, moments.untested
     )
@@ -316,7 +316,7 @@ def _follows(moments: PairMoments) -> bool:
     return bool(rest <= FOLLOWS * np.trace(gram[np.ix_(last, last)]))
 
 
-def explained_and_without(pairs: LayerPairs, blocks: Blocks) -> tuple[float, FloatArray]:
+def explained_with_jackknife(pairs: LayerPairs, blocks: Blocks) -> tuple[float, FloatArray]:
     """What all features explain of the RSA of the first and the last layer; without each block.
 
     Returns a number and (n_blocks,), see `mlem_core.inference.influence`.
@@ -326,4 +326,4 @@ def explained_and_without(pairs: LayerPairs, blocks: Blocks) -> tuple[float, Flo
     explained = decompose(together).terms[0, 0, -1]
     sums = unit_sums(together, blocks.weights == 0, pairs.ranks)
     influence = similarity_influence(sums).explained[:, 0, -1]
-    return float(explained), values_without(explained, influence, blocks.sizes)
+    return float(explained), jackknife_from_influence(explained, influence, blocks.sizes)

@@ -299,8 +299,8 @@ def compute_candidates(
     selection = analysis.select(context.selection.features, context.selection.layers)
     if len(selection.layers) > 2:
         raise InputError(f"found {len(selection.layers)} layers; expected one or two.")
-    pairs = LayerPairs.of(analysis, selection.layers, store, selection.features)
-    stimuli = pairs.stimuli_of(analysis.stimuli).select(list(selection.features))
+    pairs = LayerPairs.from_analysis(analysis, selection.layers, store, selection.features)
+    stimuli = pairs.select_stimuli(analysis.stimuli).select(list(selection.features))
     from_models, left_out = model_candidates(analysis, stimuli, pairs, store)
     search = score_candidates(
         pairs,
@@ -343,18 +343,18 @@ def score_candidates(
     pairs : all pairs of the stimuli, with the features
     stimuli : these
     missing : what a missing value of a candidate is, see
-        `mlem_core.pairs.pair_columns.PairColumns.of`
+        `mlem_core.pairs.pair_columns.PairColumns.from_features`
     """
     check_enough(pairs.n_groups)
     refused: list[tuple[str, str]] = []
-    base = BaselineFit.of(pairs, pairs.units.blocks(BLOCKS))
+    base = BaselineFit.from_pairs(pairs, pairs.units.blocks(BLOCKS))
     told = counting(report or (lambda progress: None), "what else", "candidates")
     rows, all_draws = [], []
     for done, candidate in enumerate(candidates):
         told(done, len(candidates))
         try:
-            tried = AugmentedFit.of(pairs, stimuli, candidate, missing)
-            null = tried.by_chance(n_permutations)
+            tried = AugmentedFit.from_pairs(pairs, stimuli, candidate, missing)
+            null = tried.permute_labels(n_permutations)
         except InputError as error:
             refused.append((candidate.name, str(error).rstrip(".")))
             continue
@@ -397,8 +397,8 @@ def _together(
         tried = []
         for one in left.values():
             with suppress(InputError):  # it follows from those before it
-                with_it = AugmentedFit.of(now.pairs, stimuli, one, missing)
-                chance = with_it.by_chance(FEW_LABELLINGS).draws[1:]
+                with_it = AugmentedFit.from_pairs(now.pairs, stimuli, one, missing)
+                chance = with_it.permute_labels(FEW_LABELLINGS).draws[1:]
                 gain, lower, _ = now.gain(with_it, chance)
                 if lower > 0:
                     tried.append((gain - chance.mean(), one.name, with_it, chance))
@@ -410,5 +410,5 @@ def _together(
         chances.append(chance)
         gain, *ends = base.gain(with_it, *chances)
         rows.append((", ".join(names), gain - sum(one.mean() for one in chances), *ends))
-        now = BaselineFit.of(with_it.pairs, base.blocks)
+        now = BaselineFit.from_pairs(with_it.pairs, base.blocks)
     return pd.DataFrame(rows, columns=["candidates", "gain", "lower", "upper"])

@@ -33,10 +33,10 @@ def draw_what_else(context: FigureContext) -> RenderedFigure | None:
     drawn = interval_bars(names, *(table[end] for end in ("gain", "lower", "upper")))
     drawn.update_xaxes(title_text="gain in RSA", rangemode="tozero")
     a, b = context.called
-    units = Units.of(context.analysis.stimuli).over
+    units = Units.from_stimuli(context.analysis.stimuli).over
     caption = (
         f"Gain of each candidate in what is explained of the RSA of {a} and {b}, beyond the "
         f"features and its labels permuted, cross-fitted; bars: 95 % CI over {units}. "
-        f"{context.computed_on}"
+        f"{context.basis_sentence}"
     )
     return RenderedFigure(drawn, "What else explains the similarity", caption, search.table)

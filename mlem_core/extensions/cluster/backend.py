@@ -19,7 +19,7 @@ from mlem_core.base.labels import NAMES
 from mlem_core.base.parallel import check_cancelled
 from mlem_core.base.typing import Counted, Layer, Report, counting
 from mlem_core.extensions.cluster.connection import VARIABLE, connect, default_address
-from mlem_core.extensions.cluster.workers import in_processes, run_units
+from mlem_core.extensions.cluster.workers import run_units, uses_processes
 from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.statistics import ComparedPairs, LayerPass, pass_over_layer
 from mlem_core.representations.extraction import ExtractionOptions
@@ -92,7 +92,7 @@ class LayerItem(NamedTuple):
 def _compared_pairs(passes: LayerPasses) -> ComparedPairs:
     """The compared pairs, made once by each worker: they are larger than what they are made of."""
     folds, spec = passes.folds, passes.spec
-    design = PairDesign.of(folds, spec.pairs or None, spec.seed, items=passes.items)
+    design = PairDesign.from_budget(folds, spec.pairs or None, spec.seed, items=passes.items)
     return passes.compared(design.without(passes.missing))
 
 
@@ -109,7 +109,7 @@ def keep_layer(passes: LayerPasses, item: LayerItem) -> None:
         return item.source[number] if isinstance(item.source, Representations) else item.source
 
     def make() -> LayerPass:
-        distance = passes.spec.distance_of(model)
+        distance = passes.spec.neural_distance(model)
         title = NAMES.layer_title(item.layer)
         return pass_over_layer(_compared_pairs(passes), rows, distance, title)
 
@@ -177,7 +177,7 @@ BACKENDS.register(
         f"pairs; default: {VARIABLE}, else threads of this process",
         default_address=default_address,
         connect=connect,
-        in_use=in_processes,
+        in_use=uses_processes,
         extract_models=extract_models,
         pass_over_layers=pass_over_layers,
         discard_passes=discard_passes,

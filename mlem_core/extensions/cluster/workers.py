@@ -31,14 +31,14 @@ Versions = tuple[tuple[str, str], ...]
 Result = tuple[int, InputError | None]
 
 
-def in_processes() -> bool:
+def uses_processes() -> bool:
     """Whether the backend of joblib in use computes in other processes.
 
-    >>> in_processes()
+    >>> uses_processes()
     False
     >>> import joblib
     >>> with joblib.parallel_config("loky", n_jobs=2):
-    ...     in_processes()
+    ...     uses_processes()
     True
     """
     # Importing joblib takes 40 ms, and whoever has not imported it has not configured it.

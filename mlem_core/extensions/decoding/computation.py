@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.typing import IntArray, Layer
 from mlem_core.pairs.columns import feature_columns
-from mlem_core.stimuli.folds import in_training
+from mlem_core.stimuli.folds import is_training
 from mlem_core.stimuli.stimulus_set import StimulusSet
 
 # (model, layer) -> (n_stimuli, n_units); read one at a time, so memory-mapped arrays stay on disk.
@@ -86,7 +86,7 @@ def decoding(
         rows = np.asarray(units, dtype=np.float64)
         for fold in range(int(folds.max()) + 1):
             for name, classes in decoded:
-                train = in_training(folds, fold) & (classes >= 0)
+                train = is_training(folds, fold) & (classes >= 0)
                 test = (folds == fold) & (classes >= 0)
                 if not train.any() or not test.any():
                     continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mlem_core.extensions.decoding.stage import DECODING
-from mlem_core.figures.captions import FOLDS, computed_on
+from mlem_core.figures.captions import FOLDS, basis_sentence
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.profiles import profiles
 
@@ -28,7 +28,7 @@ def draw_decoding(context: FigureContext) -> RenderedFigure | None:
     drawn = table[table["feature"].isin(context.selection.features)]
     drawn = drawn.assign(importance=drawn["accuracy"] - drawn["majority"])
     folds = drawn.drop_duplicates(["model", "layer", "fold"])
-    on = computed_on(context.results.n_stimuli, 0, context.results.n_folds)
+    on = basis_sentence(context.results.n_stimuli, 0, context.results.n_folds)
     return RenderedFigure(
         profiles(drawn, folds, context.all_features, context.across, "accuracy above chance (Δ)"),
         "Decoding of each feature",

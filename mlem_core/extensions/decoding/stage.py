@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.context import SelectionContext, Stage
-from mlem_core.analysis.layer_sources import representations_of
+from mlem_core.analysis.layer_sources import get_representations
 from mlem_core.base.errors import InputError
 from mlem_core.extensions.decoding.computation import Decoding, decoding
 from mlem_core.pairs.distances import PRECOMPUTED
@@ -25,7 +25,7 @@ def compute_decoding(context: SelectionContext) -> Decoding:
     """
     analysis, rows = context.analysis, {}
     for model, number in context.selection.layers:
-        source = representations_of(analysis, model, context.required_store)
+        source = get_representations(analysis, model, context.required_store)
         rows[model, number] = np.asarray(source[number])
     return decoding(analysis.stimuli, rows, analysis.folds)
 
@@ -35,8 +35,10 @@ def decodable(context: SelectionContext) -> SelectionContext:
 
     Raises InputError where none is left.
     """
-    distance_of = context.analysis.spec.distance_of
-    layers = [layer for layer in context.selection.layers if distance_of(layer[0]) != PRECOMPUTED]
+    neural_distance = context.analysis.spec.neural_distance
+    layers = [
+        layer for layer in context.selection.layers if neural_distance(layer[0]) != PRECOMPUTED
+    ]
     if not layers:
         raise InputError(
             "decoding needs representations, but these layers have precomputed distances only."

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.parameters import names_in
+from mlem_core.base.parameters import split_names
 from mlem_core.base.text import some
 from mlem_core.base.typing import FloatArray
 from mlem_core.extensions.distance_features.rdm_files import RdmFile, read_rdm
@@ -45,7 +45,7 @@ def with_vector(stimuli: StimulusSet, name: str, columns: str | Sequence[str]) -
     Feature(name='body', kind='vector')
     """
     ordered = [feature.name for feature in stimuli.features if feature.kind == "ordered"]
-    chosen = _matching(ordered, names_in(columns), name)
+    chosen = _matching(ordered, split_names(columns), name)
     numbers = np.stack([stimuli.values(column) for column in chosen], axis=1)
     there = ~np.isnan(numbers).any(axis=1)
     distinct, row = np.unique(numbers[there], axis=0, return_inverse=True)

@@ -21,10 +21,10 @@ from mlem_core.figures.style import (
     as_number,
     curve,
     error_bar,
-    in_panel,
     interval,
     once_in_legend,
     panel_layout,
+    place_in_panel,
     plain,
     whole_layers,
 )
@@ -45,7 +45,7 @@ def erasure_panels(erasure: Erasure, names: Names, across: int = 3) -> go.Figure
     layout, places = panel_layout(titles, height=230, across=across, apart=0.09)
     traces: list[Trace] = []
     for (measure, rows), (ref, _) in zip(groups, places, strict=True):
-        traces += in_panel(ref, _traces(rows))
+        traces += place_in_panel(ref, _traces(rows))
         predicted = measure in PREDICTIONS
         layout[f"xaxis{ref}"] |= whole_layers(rows["layer"]) | {"showticklabels": not predicted}
         layout[f"xaxis{ref}"]["title"]["text"] = "predictions" if predicted else "layer"

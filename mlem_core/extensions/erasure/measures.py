@@ -20,7 +20,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.extensions.erasure.erasers import Eraser, Forms, erased_passes, leace
-from mlem_core.inference.block_influence import scores_without
+from mlem_core.inference.block_influence import jackknife_scores
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.measures.importance import fitted
 from mlem_core.pairs.distances import squared_distances
@@ -50,7 +50,7 @@ class Concept(NamedTuple):
     spared: FloatArray | None = None
 
     @classmethod
-    def of(cls, values: NDArray[Any], missing: str) -> Concept:
+    def from_values(cls, values: NDArray[Any], missing: str) -> Concept:
         """A feature as numbers: a column for each value of a categorical one.
 
         A missing value leaves a stimulus out of the fit, or is a level of its own.
@@ -58,7 +58,7 @@ class Concept(NamedTuple):
         Parameters
         ----------
         values : (n_stimuli,) see `mlem_core.stimuli.stimulus_set.StimulusSet.values`
-        missing : see `mlem_core.pairs.pair_columns.PairColumns.of`
+        missing : see `mlem_core.pairs.pair_columns.PairColumns.from_features`
         """
         there, level = ~pd.isna(values), missing == "level"
         if values.dtype == np.float64:
@@ -279,7 +279,7 @@ class Measures:
     @property
     def distance(self) -> str:
         """The neural distance in the layers of the model."""
-        return self.runs.analysis.spec.distance_of(self.model)
+        return self.runs.analysis.spec.neural_distance(self.model)
 
     @cached_property
     def folds(self) -> IntArray:
@@ -289,7 +289,7 @@ class Measures:
     @cached_property
     def units(self) -> StimulusUnits:
         """Units of the shown stimuli."""
-        return StimulusUnits.of(self.runs.few, self.folds)
+        return StimulusUnits.from_stimuli(self.runs.few, self.folds)
 
     @cached_property
     def blocks(self) -> Blocks:
@@ -305,8 +305,8 @@ class Measures:
     @cached_property
     def columns(self) -> PairColumns:
         """Columns of all pairs of the shown stimuli."""
-        columns = self.runs.analysis.pairs.columns.without_interactions().columns
-        return columns.of_stimuli(self.runs.shown)
+        columns = self.runs.analysis.pairs.columns.drop_interactions().columns
+        return columns.select_stimuli(self.runs.shown)
 
     @cached_property
     def rows(self) -> list[tuple[str, int, str]]:
@@ -345,11 +345,11 @@ class Measures:
     def _ranks(self, states: Sequence[FloatArray]) -> list[FoldRanks]:
         return [fold_ranks(own, self.folds, self.distance) for own in states]
 
-    def changes_without(self, now: Found, concept: Concept) -> FloatArray:
+    def jackknife_changes(self, now: Found, concept: Concept) -> FloatArray:
         """(n_blocks, n_rows) the change of each measure without each block of stimuli."""
         was, weights = self.before, self.blocks.weights
         pairs = self._pairs([*was.states, *now.states])
-        importances = scores_without(pairs, self.estimator, self.blocks)[..., 1:]
+        importances = jackknife_scores(pairs, self.estimator, self.blocks)[..., 1:]
         first, second = np.split(importances, 2, axis=1)
         found = [(second - first).reshape(len(weights), -1)]
         by_fold = [weights[:, self.folds == fold].astype(float) for fold in np.unique(self.folds)]
@@ -376,7 +376,7 @@ class Measures:
         ]
         layers = [(self.model, at) for at in range(len(states))]
         units = self.units
-        return LayerPairs.of_distances(
+        return LayerPairs.from_distances(
             layers, squared, self.columns, self.folds, units.groups, units.items
         )
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from mlem_core.analysis.analysis import Analysis, same_content
 from mlem_core.analysis.context import SelectionContext
-from mlem_core.analysis.layer_sources import representations_of
+from mlem_core.analysis.layer_sources import get_representations
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.labels import NAMES, Names
 from mlem_core.base.text import fraction, listed, many
@@ -241,40 +241,40 @@ def _made(asked: ErasureRequest, store: Store, report: Report) -> Erasure:
     total = 3 + 2 * DRAWS
     progress(0, total)
     was, states = measures.before, runs.before[0]
-    concept = Concept.of(values, missing)
+    concept = Concept.from_values(values, missing)
     progress(1, total)
     now = measures.found(concept)
-    without = measures.changes_without(now, concept)
+    without = measures.jackknife_changes(now, concept)
     change = jackknife(now.values - was.values, without, measures.blocks.sizes)
 
-    def change_by(control: Concept) -> FloatArray:
+    def control_change(control: Concept) -> FloatArray:
         progress(next(done), total)
         return measures.found(control).values - was.values
 
     def permuted(givers: IntArray) -> FloatArray:
         """Changes by the feature, whose labels come first, and by labels that are permuted."""
-        others = [Concept.of(values[row], missing) for row in givers[1:]]
-        draws = [change_by(other._replace(spared=concept.columns)) for other in others]
+        others = [Concept.from_values(values[row], missing) for row in givers[1:]]
+        draws = [control_change(other._replace(spared=concept.columns)) for other in others]
         return np.stack([now.values - was.values, *draws])
 
     def removed(givers: IntArray) -> FloatArray:
         """Variance that permuted labels take from the states, which is quick."""
-        left = [Concept.of(values[row], missing).eraser(states)(states) for row in givers]
+        left = [Concept.from_values(values[row], missing).eraser(states)(states) for row in givers]
         return np.array([(states - each).var(axis=0).sum() for each in left])
 
     rng = np.random.default_rng(asked.analysis.spec.seed)
-    interchanged = change_by(concept.interchanged(rng))
+    interchanged = control_change(concept.interchanged(rng))
     ways = exchanges(stimuli, asked.analysis.folds, asked.feature)
     null = permutation_null(ways, values, permuted, DRAWS, rng, removed)
     eraser, everyone = concept.eraser(states), np.ones(len(states), dtype=bool)
     subspaces = [
-        change_by(Concept(columns, everyone, spared=concept.columns))
+        control_change(Concept(columns, everyone, spared=concept.columns))
         for columns in matched_subspaces(states, eraser, DRAWS, rng)
     ]
     progress(total, total)
     names = np.array([name for name, *_ in measures.rows])
     draws = null.draws, np.stack((null.draws[0], *subspaces))
-    reach = np.max([reach_of(changes, names != IMPORTANCE) for changes in draws], axis=0)
+    reach = np.max([control_reach(changes, names != IMPORTANCE) for changes in draws], axis=0)
     table = pd.DataFrame(measures.rows, columns=["measure", "layer", "feature"])
     table.insert(1, "model", asked.layer[0])
     table["feature"] = table["feature"].where(table["feature"] != "", asked.feature)
@@ -341,7 +341,10 @@ def _measures(asked: ErasureRequest, store: Store) -> tuple[Measures, list[str]]
         notes.append(f"Predictions were not measured: {error}")
     others = {}
     for layer in asked.others:
-        source, distance = representations_of(analysis, layer[0], store), spec.distance_of(layer[0])
+        source, distance = (
+            get_representations(analysis, layer[0], store),
+            spec.neural_distance(layer[0]),
+        )
         others[layer_name(layer)] = [
             square_ranks(np.asarray(source.rows(layer[1], rows[folds == fold])), distance)
             for fold in np.unique(folds)
@@ -381,7 +384,7 @@ def matched_subspaces(
         yield axes @ basis
 
 
-def reach_of(changes: FloatArray, counts: NDArray[np.bool_]) -> FloatArray:
+def control_reach(changes: FloatArray, counts: NDArray[np.bool_]) -> FloatArray:
     """The largest change, up or down, that is within reach of controls: (n_rows,).
 
     Sizes of changes are standardised for each measure, those of the feature with the others. The

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mlem_core.base.errors import InputError, check_choice
-from mlem_core.base.parallel import on_all_cores
+from mlem_core.base.parallel import map_on_all_cores
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.estimators.base import Solution, TableModel
 from mlem_core.estimators.registry import check_installed, check_number
@@ -82,7 +82,7 @@ class RankModel(TableModel):
                 "a rank correlation does not follow from the statistics of pairs; this estimator "
                 "needs the pairs of its training sets too."
             )
-        weights = on_all_cores(
+        weights = map_on_all_cores(
             lambda layer: self.layer_weights(training_pairs, layer, left_out),
             range(training_pairs.n_layers),
         )
@@ -286,12 +286,12 @@ def ascend(
     start = rng.uniform(-1.0, 1.0, shape.n_columns) / shape.n_features**0.5
     parameters = torch.tensor(start, dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.Adam([parameters], lr=RATE)
-    weights_of = _weights_function(shape)
-    best, best_weights, since, n_steps = -np.inf, weights_of(parameters).detach().clone(), 0, 0
+    get_weights = _weights_function(shape)
+    best, best_weights, since, n_steps = -np.inf, get_weights(parameters).detach().clone(), 0, 0
     for _ in range(MAX_STEPS):
         n_steps, drawn = n_steps + 1, cells.draw(size, rng)
         patterns, inverse = np.unique(cells.pattern[drawn], return_inverse=True)
-        weights = weights_of(parameters)
+        weights = get_weights(parameters)
         scores = torch.from_numpy(cells.terms[patterns]) @ weights
         span = scores.detach().max() - scores.detach().min()
         scores = scores / span if span > 0 else scores

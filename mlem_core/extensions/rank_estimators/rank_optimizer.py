@@ -176,7 +176,7 @@ class WeightForm:
         """(n_columns,) how often each weight stands in W."""
         return np.where(self.first == self.second, 1.0, 2.0)
 
-    def weights_of(self, matrix: FloatArray) -> FloatArray:
+    def feature_weights(self, matrix: FloatArray) -> FloatArray:
         """(..., n_columns) weights of W (..., n_features, n_features)."""
         return matrix[..., self.first, self.second]
 
@@ -197,7 +197,7 @@ class WeightForm:
         """Weights (..., n_columns) with Frobenius norm 1 of parameters (..., n_columns)."""
         if self.cholesky:
             lower = self._lower(parameters)
-            parameters = self.weights_of(lower @ lower.swapaxes(-1, -2))
+            parameters = self.feature_weights(lower @ lower.swapaxes(-1, -2))
         return self.unit(parameters)
 
     def parameters(self, weights: FloatArray) -> FloatArray:

@@ -21,7 +21,7 @@ from mlem_core.analysis.results import Results
 from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import NAMES
-from mlem_core.base.parameters import in_text
+from mlem_core.base.parameters import option_text
 from mlem_core.base.text import fraction, listed
 from mlem_core.base.typing import FloatArray, Layer, Report, layer_name, parse_layer
 from mlem_core.inference.intervals import (
@@ -31,7 +31,7 @@ from mlem_core.inference.intervals import (
     similarity_table,
 )
 from mlem_core.inference.layer_intervals import LAYER_INTERVALS
-from mlem_core.inference.resample import Estimate, by_error, jackknife, standard_error
+from mlem_core.inference.resample import Estimate, estimate_from_error, jackknife, standard_error
 from mlem_core.measures.importance import most_important
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.stimuli.stimulus_set import StimulusSet
@@ -108,7 +108,7 @@ class Paired(NamedTuple):
             standard_error(statistic(one[1], other[0]), first.sizes),
             standard_error(statistic(one[0], other[1]), second.sizes),
         )
-        return by_error(value, error, (*first.sizes, *second.sizes))
+        return estimate_from_error(value, error, (*first.sizes, *second.sizes))
 
 
 def common_layers(first: Analysis, second: Analysis) -> tuple[Layer, ...]:
@@ -133,7 +133,7 @@ def differences_in_words(first: Analysis, second: Analysis) -> str:
     }
     parts = [name for name, same in same_inputs.items() if not same]
     for field in fields(AnalysisSpec):
-        values = [_in_words(getattr(one.spec, field.name)) for one in (first, second)]
+        values = [_describe_value(getattr(one.spec, field.name)) for one in (first, second)]
         if field.name not in _OTHERWISE and values[0] != values[1]:
             label = parameters()[field.name].label
             parts.append(f"{label[:1].lower()}{label[1:]} ({values[0]}; {values[1]})")
@@ -142,13 +142,13 @@ def differences_in_words(first: Analysis, second: Analysis) -> str:
     return f"The first and the second differ in {listed(parts)}."
 
 
-def _in_words(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     if value in ((), None):
         return "as found" if value is None else "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple):
-        return listed(list(map(in_text, value)), most=6)
+        return listed(list(map(option_text, value)), most=6)
     return str(value)
 
 

@@ -52,7 +52,7 @@ def procrustes(layer_a: FloatArray, layer_b: FloatArray, folds: IntArray) -> flo
 
     Returns tr(A R Bᵀ) / (‖A‖ ‖B‖) of the stimuli that are left out, summed over the folds.
     """
-    return _held_out(layer_a, layer_b, folds, _rotated)
+    return _cross_fitted_similarity(layer_a, layer_b, folds, _rotated)
 
 
 def cca(layer_a: FloatArray, layer_b: FloatArray, folds: IntArray) -> float:
@@ -61,7 +61,7 @@ def cca(layer_a: FloatArray, layer_b: FloatArray, folds: IntArray) -> float:
     So every direction counts alike, however little of a layer's variance lies along it. Parameters
     are those of `procrustes`.
     """
-    return _held_out(layer_a, layer_b, folds, _canonical)
+    return _cross_fitted_similarity(layer_a, layer_b, folds, _canonical)
 
 
 def _rotated(
@@ -86,7 +86,7 @@ def _whitened(train: FloatArray, test: FloatArray) -> tuple[FloatArray, FloatArr
     return u[:, has_variance], test @ (vt[has_variance].T / values[has_variance])
 
 
-def _held_out(
+def _cross_fitted_similarity(
     layer_a: FloatArray,
     layer_b: FloatArray,
     folds: IntArray,

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis, check_layers
-from mlem_core.analysis.layer_sources import representations_of
+from mlem_core.analysis.layer_sources import get_representations
 from mlem_core.base.typing import FloatArray, IntArray, Layer, Report, counting
 from mlem_core.measures.similarity import map_stress, mds_map
 from mlem_core.pairs.distances import squared_distances
@@ -63,8 +63,8 @@ def compute_map(analysis: Analysis, layer: Layer, store: Store) -> StimulusMap:
     rows = shown_stimuli(analysis)
 
     def make() -> StimulusMap:
-        representations = np.asarray(representations_of(analysis, model, store).rows(number, rows))
-        distance = analysis.spec.distance_of(model)
+        representations = np.asarray(get_representations(analysis, model, store).rows(number, rows))
+        distance = analysis.spec.neural_distance(model)
         squared = squared_distances(representations, distance, layer=f"{model} layer {number}")
         square = np.zeros((len(rows), len(rows)))
         square[np.triu_indices(len(rows), 1)] = np.sqrt(squared)

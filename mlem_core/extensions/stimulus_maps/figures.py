@@ -17,7 +17,7 @@ import plotly.graph_objects as go
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer
 from mlem_core.extensions.stimulus_maps.computation import compute_map, map_table
-from mlem_core.figures.captions import STRESS, computed_on, joined
+from mlem_core.figures.captions import STRESS, basis_sentence, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure, some_layers
 from mlem_core.figures.maps import UNKNOWN, frame_map, heading
 from mlem_core.figures.naming import feature_labels, feature_name
@@ -30,10 +30,10 @@ from mlem_core.figures.style import (
     SIZE,
     Trace,
     bar_title,
-    in_panel,
-    mark_of,
+    marker_symbol,
     once_in_legend,
     panel_layout,
+    place_in_panel,
     plain,
     quiet,
     scatter,
@@ -120,7 +120,7 @@ def _levels(values: pd.Series) -> list[_Group]:
     groups = []
     for i, level in enumerate(shown):
         # The second eight have the same colours and open marks.
-        look = {"color": PALETTE[i % len(PALETTE)], "symbol": mark_of(i, i // len(PALETTE))}
+        look = {"color": PALETTE[i % len(PALETTE)], "symbol": marker_symbol(i, i // len(PALETTE))}
         marker = {"size": 7, "opacity": 0.85, **look}
         groups.append((plain(level), texts == level, marker))
     if other:
@@ -211,7 +211,7 @@ def map_caption(n_shown: int, n_stimuli: int, color: str = "") -> str:
         sample_sentence(n_shown, n_stimuli),
         f"Coloured by {color}." if color else "",
         STRESS,
-        computed_on(n_stimuli),
+        basis_sentence(n_stimuli),
     )
 
 
@@ -254,7 +254,7 @@ def panel_parts(drawn: go.Figure, ref: str) -> tuple[list[Trace], dict[str, Any]
     notes = [note.to_plotly_json() for note in drawn.layout.annotations]
     for note in notes:
         note |= {f"{name}ref": note[f"{name}ref"].replace(name, name + ref) for name in "xy"}
-    return in_panel(ref, (trace.to_plotly_json() for trace in drawn.data)), axes, notes
+    return place_in_panel(ref, (trace.to_plotly_json() for trace in drawn.data)), axes, notes
 
 
 def small_trace(trace: Trace, first: bool, narrow: bool = False) -> Trace:

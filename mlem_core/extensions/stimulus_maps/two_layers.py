@@ -14,7 +14,7 @@ from mlem_core.extensions.stimulus_maps.figures import (
 from mlem_core.figures.captions import joined
 from mlem_core.figures.compare import draw_compare
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
-from mlem_core.figures.style import SIZE, once_in_legend, panel_ref, quiet_layout, title_of
+from mlem_core.figures.style import SIZE, once_in_legend, panel_ref, quiet_layout
 
 
 def two_layers(
@@ -52,7 +52,7 @@ def two_layers(
         panel_title = part.layout.title.text
         if narrow and place:
             panel_title = panel_title.replace(" layer ", "<br>layer ")
-        headings += [title_of(panel_title, ref) | {"font": {"size": SIZE}}, *notes]
+        headings += [panel_title(panel_title, ref) | {"font": {"size": SIZE}}, *notes]
     title = {"text": maps[0].layout.legend.title.text, "font": {"size": SIZE}}
     beside = layout["legend"] | {"x": 1.02}
     layout |= {

@@ -116,7 +116,7 @@ def _matrix(of: Systems, order: Order, pair: tuple[str, str] | None) -> go.Figur
     called = {
         layer_name(cell): model_called(of.names[row])
         if order == "clustering"
-        else _in_group(model_called(of.names[row]), cell[0])
+        else _member_name(model_called(of.names[row]), cell[0])
         for cell, row in zip(cells, rows, strict=True)
     }
     measure = Measure(of.measure, of.measure, "distance", "distance", "similarity")
@@ -156,7 +156,7 @@ def system_cells(of: Systems) -> tuple[list[Layer], list[int]]:
     return [(groups[row], n) for row, n in zip(rows, numbers, strict=True)], rows
 
 
-def _in_group(name: str, group: str) -> str:
+def _member_name(name: str, group: str) -> str:
     """Name of a system beside that of its group."""
     rest = name.removeprefix(group).lstrip("@-_ ")
     return rest or (ALONE if name == group else name)
@@ -215,7 +215,7 @@ def _map(of: Systems, table: pd.DataFrame, around: FloatArray | None) -> go.Figu
     texts, places = uncrowded(
         (points - points.min(axis=0)) / span, [names[g] if g else "" for g in labelled]
     )
-    for rows, name, color in _by_group(of):
+    for rows, name, color in _group_systems(of):
         if around is not None:
             x, y = _ellipses(around[:, rows], points[rows])
             look = {"fill": "toself", "fillcolor": faded(color, 0.18), "line": {"width": 0}}
@@ -242,7 +242,7 @@ def _map(of: Systems, table: pd.DataFrame, around: FloatArray | None) -> go.Figu
     return drawn
 
 
-def _by_group(of: Systems) -> Iterator[tuple[IntArray, str, str]]:
+def _group_systems(of: Systems) -> Iterator[tuple[IntArray, str, str]]:
     """Systems of each group, by number, its name and its colour."""
     groups = list(dict.fromkeys(of.groups))
     for name, color in zip(groups, model_colors(groups), strict=True):
@@ -291,7 +291,7 @@ def draw_system_paths(context: FigureContext) -> RenderedFigure | None:
     table = pd.DataFrame(layers, columns=["model", "layer"]).assign(x=places[:, 0], y=places[:, 1])
     drawn = go.Figure()
     quiet(drawn, height=420)
-    for rows, group, color in _by_group(of):
+    for rows, group, color in _group_systems(of):
         for place, row in enumerate(rows):
             at = of.members.places[row]
             hover = [f"<b>{layer_title(layers[place])}</b>" for place in at]

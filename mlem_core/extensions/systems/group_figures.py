@@ -10,10 +10,10 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.base.text import many
-from mlem_core.extensions.systems.noise_ceilings import subjects_of
+from mlem_core.extensions.systems.noise_ceilings import subject_layers
 from mlem_core.extensions.systems.stage import CEILING, grouped_models, known_ceilings, trainings
 from mlem_core.extensions.systems.summary import sizes
-from mlem_core.figures.captions import of_chance
+from mlem_core.figures.captions import chance_sentence
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.naming import axis_title, feature_name, layer_in_model, named_layers
 from mlem_core.figures.profiles import grey_band, line_with_band
@@ -22,15 +22,15 @@ from mlem_core.figures.style import (
     SIZE,
     Trace,
     as_number,
+    escape_text,
     feature_colors,
     heatmap,
-    in_full,
-    in_panel,
     interval,
     interval_bars,
     names_along,
     once_in_legend,
     panel_layout,
+    place_in_panel,
     plain,
     quiet_layout,
     short_names,
@@ -81,7 +81,7 @@ def group_profiles(
             of_group = noise[(noise["group"] == group) & noise["layer"].isin(depth.index)]
             of_group = of_group.assign(depth=of_group["layer"].map(depth))
             drawn += grey_band(of_group, "noise ceiling", "depth")
-        traces += in_panel(ref, drawn)
+        traces += place_in_panel(ref, drawn)
         layout[f"xaxis{ref}"] |= {"range": [-0.03, 1.03]}
         if subject:
             layers = depth.index.to_series()
@@ -152,7 +152,7 @@ def group_similarity(table: pd.DataFrame, *, narrow: bool = False) -> go.Figure:
 
 
 def _hover(row: Mapping[Any, Any]) -> str:
-    a, b = (in_full(row[name]) for name in ("group_a", "group_b"))
+    a, b = (escape_text(row[name]) for name in ("group_a", "group_b"))
     which = f"within {a}" if a == b else f"{a} and {b}"
     ends = "no interval" if pd.isna(row["lower"]) else interval(row["lower"], row["upper"])
     pairs = f"{many(row['pairs'], 'pair')} of models"
@@ -212,7 +212,7 @@ def trajectories(table: pd.DataFrame, features: Sequence[str], *, across: int = 
         for (_, feature), line in rows.groupby(["quantity", "feature"], sort=False):
             called = [f"step {step:,}" for step in line["step"]]
             drawn = feature_line(line, called, _place(line["step"], start), str(feature), colors)
-            traces += in_panel(ref, drawn)
+            traces += place_in_panel(ref, drawn)
         layout[f"xaxis{ref}"] |= {**ticks, "range": [low - around, high + around]}
         layout[f"xaxis{ref}"]["title"]["text"] = "training step"
         layout[f"yaxis{ref}"] |= {"matches": "y", "showticklabels": first}
@@ -238,7 +238,7 @@ def draw_group_profiles(context: FigureContext) -> RenderedFigure | None:
     if summary is None:
         return None
     noise, across = known_ceilings(context), 2 if context.drawing.narrow else 3
-    layers, axes = subjects_of(context.analysis), context.names.axes
+    layers, axes = subject_layers(context.analysis), context.names.axes
     subjects = {group: every[0][0] for (group, _), every in layers.items() if every[0][0] in axes}
     along = context.along if {*summary.members.groups} <= {*subjects} else "relative depth"
     return RenderedFigure(
@@ -269,7 +269,7 @@ def draw_group_similarity(context: FigureContext) -> RenderedFigure | None:
         "Similarity within and between groups",
         "Mean RSA of pairs of different models at equal relative depth: within a group on the "
         f"diagonal, else between two. 95 % CI over {summary.over} (three models a group or more). "
-        f"{sizes(summary)} {context.computed_on}",
+        f"{sizes(summary)} {context.basis_sentence}",
         summary.similarity,
     )
 
@@ -290,7 +290,7 @@ def draw_universality(context: FigureContext) -> RenderedFigure | None:
         "Universality of the contributions",
         "Mean contribution between groups, over that within groups. 95 % CI over "
         f"{summary.over}. Left out: contributions within groups not clearly above 0. "
-        f"{of_chance(summary.chance)} {sizes(summary)} {context.computed_on}",
+        f"{chance_sentence(summary.chance)} {sizes(summary)} {context.basis_sentence}",
         summary.universality,
     )
 

@@ -19,7 +19,7 @@ from mlem_core.analysis.model_source import Groups, ModelSource, NamesInChoices,
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import option, parse_names
 from mlem_core.base.text import listed, short
-from mlem_core.stimuli.columns import guess_kind, number_of, without_marks
+from mlem_core.stimuli.columns import guess_kind, parse_number, strip_marks
 
 if TYPE_CHECKING:
     from mlem_core.analysis.spec import AnalysisSpec
@@ -118,7 +118,7 @@ class GroupOptions(ModelSource):
         groups = super().group_of
         for name, members in self.trajectories:
             for model in members:
-                groups.setdefault(model, groups.get(run_of(model), name))
+                groups.setdefault(model, groups.get(run_name(model), name))
         return groups
 
     def models_table(self, models: Sequence[str]) -> list[Member]:
@@ -134,25 +134,25 @@ class GroupOptions(ModelSource):
         for name, members in self.groups:
             rows += [Member(name, model) for model in members if model in models]
         rows += [Member(model, model) for model in models if model not in grouped | left_aside]
-        for name, members in trajectories_of(self.trajectories, models):
-            rows += [Member(name, model, step_of(model)) for model in members]
+        for name, members in complete_trajectories(self.trajectories, models):
+            rows += [Member(name, model, training_step(model)) for model in members]
         return rows
 
     def names_in_choices(self) -> NamesInChoices:
         """Each place where models or their properties are named: what, the names, the choices.
 
-        Raises InputError as `labels_of`, when all names of models before were among the choices.
+        Raises InputError as `labels_by_factor`, when all names of models before were choices.
         """
         yield from super().names_in_choices()
         for name, members in self.trajectories:
             yield f"member of the trajectory {short(name)}", members, self.names
         yield "model or group with a label", dict(self.labels), {*self.names, *dict(self.groups)}
-        properties = labels_of(self.groups, self.labels, self.names)
+        properties = labels_by_factor(self.groups, self.labels, self.names)
         for group, names in self.property_groups:
             yield f"property of the group {short(group)}", names, properties
         yield "property with a kind", dict(self.property_kinds), properties
         for name, kind in self.property_kinds:
-            yield f"kind of the property {short(name)}", (kind,), kinds_of(properties[name])
+            yield f"kind of the property {short(name)}", (kind,), possible_kinds(properties[name])
         yield "property", (self.resampled_whole,) if self.resampled_whole else (), properties
 
     def check_models(self) -> None:
@@ -165,12 +165,12 @@ class GroupOptions(ModelSource):
         for name, members in self.trajectories:
             _check_steps(f"the trajectory {short(name)}", members)
 
-    def choices_for(self, names: Collection[str]) -> dict[str, Any]:
-        """As `ModelSource.choices_for`, with labels and trajectories."""
-        changes = super().choices_for(names)
+    def choices_among(self, names: Collection[str]) -> dict[str, Any]:
+        """As `ModelSource.choices_among`, with labels and trajectories."""
+        changes = super().choices_among(names)
         there = {*names, *dict(changes["groups"])}
         labels = tuple((name, values) for name, values in self.labels if name in there)
-        trajectories = trajectories_of(self.trajectories, [*names])
+        trajectories = complete_trajectories(self.trajectories, [*names])
         return changes | {"labels": labels, "trajectories": trajectories}
 
 
@@ -179,7 +179,9 @@ def group_options(spec: AnalysisSpec) -> GroupOptions:
     return cast("GroupOptions", spec)
 
 
-def labels_of(groups: Groups, labels: Groups, models: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def labels_by_factor(
+    groups: Groups, labels: Groups, models: Sequence[str]
+) -> dict[str, tuple[str, ...]]:
     """The labels of each factor, a value a model in the order of `models`; empty: unknown.
 
     Raises InputError: a label of another form; a factor with two values for one model.
@@ -205,16 +207,16 @@ def labels_of(groups: Groups, labels: Groups, models: Sequence[str]) -> dict[str
     }
 
 
-def kinds_of(cells: Sequence[str | None]) -> list[str]:
+def possible_kinds(cells: Sequence[str | None]) -> list[str]:
     """Kinds of `PROPERTY_KINDS` that a property with these cells can have."""
-    values = without_marks([cell or None for cell in cells])
+    values = strip_marks([cell or None for cell in cells])
     ordered = guess_kind(values) == "ordered"
-    numbers = [number_of(cell) or 0.0 for cell in values if ordered and cell is not None]
+    numbers = [parse_number(cell) or 0.0 for cell in values if ordered and cell is not None]
     able = {"number": ordered, "log": ordered and min(numbers) > 0}
     return [kind for kind in PROPERTY_KINDS if able.get(kind, True)]
 
 
-def run_of(member: str) -> str:
+def run_name(member: str) -> str:
     """The run that a member is a checkpoint of: its name without the revision."""
     return member.rpartition("@")[0]
 
@@ -224,7 +226,7 @@ def is_control(member: str) -> bool:
     return bool(_CONTROL.fullmatch(member.rpartition("@")[2]))
 
 
-def step_of(member: str) -> int:
+def training_step(member: str) -> int:
     """The training step of a member: 1000 of "mini@step1000".
 
     Random weights ("mini@random", "mini@random2"), as training would start from, are step 0.
@@ -248,12 +250,12 @@ def step_of(member: str) -> int:
 def _check_steps(called: str, members: Sequence[str]) -> None:
     seen: dict[tuple[str, int], str] = {}
     for member in members:
-        step = step_of(member)
-        other = seen.setdefault((member if is_control(member) else run_of(member), step), member)
+        step = training_step(member)
+        other = seen.setdefault((member if is_control(member) else run_name(member), step), member)
         if other != member:
             raise InputError(
                 f"the models {other!r} and {member!r} of {called} are both step {step:,} of "
-                f"{run_of(member)!r}; expected one member a step of each run."
+                f"{run_name(member)!r}; expected one member a step of each run."
             )
     steps = {step for _, step in seen}
     if len(steps) < 2:
@@ -262,11 +264,11 @@ def _check_steps(called: str, members: Sequence[str]) -> None:
         )
 
 
-def trajectories_of(trajectories: Groups, models: Sequence[str]) -> Groups:
+def complete_trajectories(trajectories: Groups, models: Sequence[str]) -> Groups:
     """Trajectories that still have two steps of these models, each with its members among them."""
     remaining = []
     for name, members in trajectories:
         there = tuple(member for member in members if member in models)
-        if len(set(map(step_of, there))) > 1:
+        if len(set(map(training_step, there))) > 1:
             remaining.append((name, there))
     return tuple(remaining)

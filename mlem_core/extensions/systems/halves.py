@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlem_core.analysis.analysis import Analysis, Selection
-from mlem_core.analysis.layer_sources import representations_of
+from mlem_core.analysis.layer_sources import get_representations
 from mlem_core.base.typing import Counted, FloatArray, IntArray, counted, layer_name
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.extensions.systems.model_groups import (
@@ -31,7 +31,7 @@ from mlem_core.extensions.systems.model_groups import (
     symmetric_matrix,
 )
 from mlem_core.inference.intervals import Left
-from mlem_core.inference.layer_pairs import columns_of
+from mlem_core.inference.layer_pairs import selected_columns
 from mlem_core.measures.importance import fitted
 from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.resampling_units import StimulusUnits
@@ -79,7 +79,7 @@ def keep_halves(
 
     Raises InputError: representations that are no longer there.
     """
-    units = StimulusUnits.of(analysis.stimuli, analysis.folds).together
+    units = StimulusUnits.from_stimuli(analysis.stimuli, analysis.folds).together
     rng, n_folds = np.random.default_rng(analysis.spec.seed), int(analysis.folds.max()) + 1
     halves = list[IntArray]()
     for _ in range(DRAWS):
@@ -91,16 +91,18 @@ def keep_halves(
 
     def make() -> Halves:
         estimator = "ridge" if estimator_named(selection.estimator).slow else selection.estimator
-        columns, items = columns_of(analysis, selection), analysis.design.items
-        sources = {model: representations_of(analysis, model, store) for model in models}
+        columns, items = selected_columns(analysis, selection), analysis.design.items
+        sources = {model: get_representations(analysis, model, store) for model in models}
         profiles, rsa = [], []
         for rows in counted(halves, len(halves), progress):
             design = PairDesign.complete(len(rows), None if items is None else items[rows])
             statistics = pair_statistics(
-                ComparedPairs.of_columns(columns.of_stimuli(rows), analysis.folds[rows], design),
+                ComparedPairs.from_columns(
+                    columns.select_stimuli(rows), analysis.folds[rows], design
+                ),
                 [partial(sources[model].rows, layer, rows) for model, layer in analysis.layers],
                 names=[layer_name(layer) for layer in analysis.layers],
-                distance=[analysis.spec.distance_of(model) for model, _ in analysis.layers],
+                distance=[analysis.spec.neural_distance(model) for model, _ in analysis.layers],
             )
             profiles.append(fitted(statistics, estimator).mean_scores[:, 1:])
             rsa.append(statistics.moments.rsa)

@@ -81,7 +81,7 @@ def mean_profiles(
             left = np.stack(
                 [_with_mean(members, group, replicate) for replicate in stimuli.without]
             )
-        steps = members.steps[members.members_of(group)]
+        steps = members.steps[members.group_members(group)]
         for step in np.unique(steps):
             at_step, without = rows[steps == step], None
             if left is not None and stimuli is not None:
@@ -98,13 +98,13 @@ def mean_profiles(
 
 def _with_mean(members: Members, group: int, values: FloatArray) -> FloatArray:
     """(n_in_group, n_depths + 1, n_columns) the profiles of members, and last the mean of each."""
-    profiles = members.profiles_of(group, values)
+    profiles = members.member_profiles(group, values)
     return np.concatenate((profiles, profiles.mean(axis=1, keepdims=True)), axis=1)
 
 
 REPLICATES = 1000
 # A statistic of similarities (..., n_members, n_members), by each one's group and how often it
-# counts: `group_means` or `within_and_between` of `mlem_core.extensions.systems.model_groups`.
+# counts: `group_means` or `group_similarities` of `mlem_core.extensions.systems.model_groups`.
 Statistic = Callable[[FloatArray, IntArray, FloatArray], FloatArray]
 
 

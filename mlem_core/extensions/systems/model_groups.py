@@ -55,7 +55,7 @@ class Members:
     depths: tuple[FloatArray, ...]
 
     @classmethod
-    def of(cls, rows: Sequence[Member], layers: Sequence[Layer]) -> Members:
+    def from_table(cls, rows: Sequence[Member], layers: Sequence[Layer]) -> Members:
         """The members that rows of the models table name, which have some of the layers each."""
         groups = tuple(dict.fromkeys(row.group for row in rows))
         places, depths = [], []
@@ -80,13 +80,13 @@ class Members:
         """(n_groups,) how many members each group has."""
         return np.bincount(self.group_of, minlength=len(self.groups)).astype(np.int64)
 
-    def members_of(self, group: int) -> IntArray:
+    def group_members(self, group: int) -> IntArray:
         """(n,) the numbers of the members of a group."""
         return np.flatnonzero(self.group_of == group)
 
     def shallowest(self, group: int) -> int:
         """The number of the member with the fewest layers, the first of several."""
-        return int(min(self.members_of(group), key=lambda member: len(self.places[member])))
+        return int(min(self.group_members(group), key=lambda member: len(self.places[member])))
 
     def matched(self, a: int, b: int) -> tuple[IntArray, IntArray]:
         """Places of the layers of two members that have the same relative depth.
@@ -103,11 +103,11 @@ class Members:
         apart = np.abs(self.depths[a][:, None] - self.depths[b][None, :])
         return places, others[apart.round(12).argmin(axis=1)]
 
-    def profiles_of(self, group: int, values: FloatArray) -> FloatArray:
+    def member_profiles(self, group: int, values: FloatArray) -> FloatArray:
         """(n_in_group, n_depths, n_columns) of values (n_layers, n_columns), at the shallowest."""
         first = self.shallowest(group)
         return np.stack(
-            [values[self.matched(first, member)[1]] for member in self.members_of(group)]
+            [values[self.matched(first, member)[1]] for member in self.group_members(group)]
         )
 
 
@@ -156,7 +156,7 @@ def group_means(
     return np.divide(sums, pairs, out=np.full(sums.shape, np.nan), where=pairs > 0)
 
 
-def within_and_between(
+def group_similarities(
     matrix: FloatArray, group_of: IntArray, weights: FloatArray | None = None
 ) -> FloatArray:
     """Mean similarity of models within groups, that between groups, and universality.

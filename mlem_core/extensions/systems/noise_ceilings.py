@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.layer_sources import representations_of
+from mlem_core.analysis.layer_sources import get_representations
 from mlem_core.analysis.results import Results
 from mlem_core.base.parallel import cores
 from mlem_core.base.resources import check_free
@@ -50,7 +50,7 @@ def noise_ceiling(ranks: Iterable[NDArray[np.uint32]], layers: PairRanks) -> tup
     return float(np.diagonal(rsa[:n, n : 2 * n]).mean()), float(rsa[:n, 2 * n].mean())
 
 
-def subjects_of(analysis: Analysis) -> dict[tuple[str, int], tuple[Layer, ...]]:
+def subject_layers(analysis: Analysis) -> dict[tuple[str, int], tuple[Layer, ...]]:
     """Layers of the subjects of each group of two or more files, by group and number of the layer.
 
     A layer is there where every subject has it, under the same name.
@@ -81,14 +81,14 @@ def noise_ceilings(
     """
 
     def make() -> pd.DataFrame:
-        rows, layers = [], subjects_of(analysis)
+        rows, layers = [], subject_layers(analysis)
         subjects = dict.fromkeys(model for every in layers.values() for model, _ in every)
-        sources = {subject: representations_of(analysis, subject, store) for subject in subjects}
+        sources = {subject: get_representations(analysis, subject, store) for subject in subjects}
 
         def ranks(layer: Layer) -> NDArray[np.uint32]:
             representations, distance = (
                 sources[layer[0]][layer[1]],
-                analysis.spec.distance_of(layer[0]),
+                analysis.spec.neural_distance(layer[0]),
             )
             name, design = layer_name(layer), analysis.design
             squared = squared_distances(
@@ -125,7 +125,7 @@ def ceiling_tables(
     Raises as `noise_ceilings`.
     """
     there = {*results.layers}
-    layers = {at: every for at, every in subjects_of(analysis).items() if {*every} <= there}
+    layers = {at: every for at, every in subject_layers(analysis).items() if {*every} <= there}
     if not layers:
         return {}
     ceilings = noise_ceilings(analysis, store, progress)

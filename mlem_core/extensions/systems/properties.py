@@ -22,7 +22,7 @@ from mlem_core.base.typing import FloatArray
 from mlem_core.extensions.systems.property_tests import GROUP, Factor, Values, same_label
 from mlem_core.representations.array_files import FORMATS
 from mlem_core.representations.registry import SYSTEMS
-from mlem_core.stimuli.columns import guess_kind, number_of, without_marks
+from mlem_core.stimuli.columns import guess_kind, parse_number, strip_marks
 from mlem_core.stimuli.reading.content import Source
 from mlem_core.stimuli.reading.table import read_table
 
@@ -50,7 +50,7 @@ class Properties:
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
-    def of_cells(
+    def from_cells(
         cls,
         cells: Mapping[str, Sequence[str | None]],
         groups: Iterable[tuple[str, tuple[str, ...]]] = (),
@@ -133,12 +133,12 @@ class Properties:
 
 def kind_and_values(cells: Sequence[str | None], kind: str = "") -> tuple[str, Values]:
     """Kind of a property ("date", "number", "log" or "class"), guessed if not given; its values."""
-    values = without_marks(cells)
+    values = strip_marks(cells)
     known = [cell for cell in values if cell is not None and kind != "class"]
     if known and all(_DATE.fullmatch(cell) for cell in known):
         return "date", np.array([np.nan if cell is None else _year(cell) for cell in values])
     if known and guess_kind(values) == "ordered":
-        numbers = np.array([np.nan if cell is None else number_of(cell) for cell in values])
+        numbers = np.array([np.nan if cell is None else parse_number(cell) for cell in values])
         low, high = np.nanmin(numbers), np.nanmax(numbers)
         log = kind == "log" or (not kind and low > 0 and high >= LOG_RANGE * low)
         return ("log", np.log10(numbers)) if log else ("number", numbers)

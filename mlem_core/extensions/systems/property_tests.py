@@ -139,14 +139,14 @@ def _tested(
     others = [part for key, factor in properties.items() if key != name for part in _parts(factor)]
     units, strata = _units(columns, [_codes(part) for part in others if not _is_numeric(part)])
     every = (similarity, *map(same_label, (*columns, *others)))
-    within = _by_permutation(every, len(columns), units, strata, n_permutations, seed)
+    within = _permutation_test(every, len(columns), units, strata, n_permutations, seed)
     if within.smallest > LEVEL and np.ptp(strata):
-        free = _by_permutation(every, len(columns), units, 0 * strata, n_permutations, seed)
+        free = _permutation_test(every, len(columns), units, 0 * strata, n_permutations, seed)
         within = min((within, free), key=lambda test: test.smallest)
     return within._replace(name=name)
 
 
-def _by_permutation(
+def _permutation_test(
     every: Sequence[FloatArray],
     n_own: int,
     units: IntArray,
@@ -175,12 +175,15 @@ def _by_permutation(
     basis = left[:, sizes > _SAME * sizes[0]]
     residuals, free = y - basis @ (basis.T @ y), len(y) - basis.shape[1] - n_own
 
-    def of_units(values: FloatArray) -> FloatArray:
+    def unit_statistic(values: FloatArray) -> FloatArray:
         matrix = np.zeros((len(values), len(strata), len(strata)))
         matrix[:, first, second] = matrix[:, second, first] = values
         return matrix
 
-    raw, rest = of_units(predictors), of_units(predictors - (predictors @ basis) @ basis.T)
+    raw, rest = (
+        unit_statistic(predictors),
+        unit_statistic(predictors - (predictors @ basis) @ basis.T),
+    )
     orders = _orders(strata, n_permutations, seed)
     observed, as_large, different = 0.0, 0, set[bytes]()
     size = max(1, _AT_ONCE // (n_own * len(y)))

@@ -42,7 +42,7 @@ from mlem_core.inference.intervals import SIGNIFICANT
 from mlem_core.inference.resample import standard_error
 from mlem_core.measures.similarity import average_ranks
 from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.designs import places_of
+from mlem_core.pairs.designs import pair_places
 from mlem_core.pairs.distances import PRECOMPUTED
 from mlem_core.pairs.ranks import score_patterns
 from mlem_core.pairs.statistics import ComparedPairs, pair_statistics
@@ -152,7 +152,7 @@ def second_level(
     factors = properties.factors | ({GROUP: list(groups)} if len({*groups}) < len(groups) else {})
     for measure, (values, left) in measured.items():
         try:
-            fits = Divisions.of(values, properties, units, seed)
+            fits = Divisions.from_targets(values, properties, units, seed)
         except InputError as refused:
             notes.append(f"No second level ({measure}): {refused}")
             continue
@@ -213,7 +213,7 @@ class Divisions:
     seed: int
 
     @classmethod
-    def of(
+    def from_targets(
         cls, targets: FloatArray, properties: Properties, units: IntArray, seed: int = 0
     ) -> Divisions:
         """Divisions of systems, with what cross-validation by `RidgeSolver` finds in them.
@@ -230,7 +230,7 @@ class Divisions:
         parts = tuple(tuple(map(names.index, members)) for members in properties.parts.values())
         squares = properties.distances()[:, first, second].T ** 2
         systems = np.arange(n)
-        places = places_of(systems[:, None], systems, n)
+        places = pair_places(systems[:, None], systems, n)
         return cls(squares, places, parts, units, folds, np.stack(alphas), scores, seed)
 
     def importances(self, targets: FloatArray, present: Mask | None = None) -> FloatArray:
@@ -267,17 +267,17 @@ class Divisions:
             at = np.concatenate([of_unit[unit] for unit in drawn])
             different = at[:, None] != at
             replicates += [
-                *self.of_systems(at).importances(targets[np.ix_(at, at)][None], different)
+                *self.select_systems(at).importances(targets[np.ix_(at, at)][None], different)
             ]
         return np.asarray(np.nanvar(replicates, axis=0, ddof=1))
 
-    def of_systems(self, at: IntArray) -> Divisions:
+    def select_systems(self, at: IntArray) -> Divisions:
         """Divisions of some systems, which may be there several times."""
         first, second = np.triu_indices(len(at), 1)
         squares = self.squares[self.places[at[first], at[second]]]
         squares = np.where((at[first] == at[second])[:, None], 0.0, squares)
         systems = np.arange(len(at))
-        places = places_of(systems[:, None], systems, len(at))
+        places = pair_places(systems[:, None], systems, len(at))
         return replace(self, squares=squares, places=places, folds=self.folds[:, at])
 
     def _fall(
@@ -336,7 +336,7 @@ def fold_fits(targets: FloatArray, properties: Properties, folds: IntArray) -> F
     # The least square is 0: neither ranks nor a fit with an intercept depend on a constant.
     distances = np.sqrt(targets - min(0.0, float(targets.min())))
     np.fill_diagonal(distances, 0.0)
-    compared = ComparedPairs.of(feature_columns(pd.DataFrame(cells)), folds, "ignore")
+    compared = ComparedPairs.from_features(feature_columns(pd.DataFrame(cells)), folds, "ignore")
     pairs = pair_statistics(compared, [partial(np.asarray, distances)], distance=PRECOMPUTED)
     solver = RidgeSolver()
     if folds.max() < 2:

@@ -17,14 +17,14 @@ from mlem_core.base.text import listed
 from mlem_core.base.typing import Layer, Report, counting
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.extending import Band
-from mlem_core.extensions.systems.group_spec import group_options, trajectories_of
+from mlem_core.extensions.systems.group_spec import complete_trajectories, group_options
 from mlem_core.extensions.systems.halves import FEWEST, HALVES, keep_halves
 from mlem_core.extensions.systems.model_groups import BEST, PROFILES, Measured, Members
 from mlem_core.extensions.systems.noise_ceilings import (
     STAGE,
     ceiling_tables,
     noise_ceilings,
-    subjects_of,
+    subject_layers,
 )
 from mlem_core.extensions.systems.summary import (
     TERMS_WITHOUT,
@@ -85,7 +85,7 @@ def prepare(analysis: Analysis, store: Store, selection: Selection) -> None:
 
     Raises as `keep_halves` and `noise_ceilings`.
     """
-    if subjects_of(analysis):
+    if subject_layers(analysis):
         noise_ceilings(analysis, store)
     keep_halves(analysis, store, selection)
     n_models = len({model for model, _ in analysis.layers})
@@ -133,7 +133,7 @@ def methods(analysis: Analysis, names: Names) -> list[str]:
             "models of one group. Its intervals come from models drawn with replacement within "
             "groups, at the scale of the jackknife over models."
         )
-    if trajectories := trajectories_of(group_options(spec).trajectories, models):
+    if trajectories := complete_trajectories(group_options(spec).trajectories, models):
         sentences.append(
             f"Checkpoints of training were compared by step: {members(trajectories)}. Layers were "
             "matched by relative depth. At each step the mean is over the members of that step, "
@@ -162,7 +162,7 @@ def group_summary(context: FigureContext) -> GroupSummary:
     intervals: dict[str, Any] = {
         "bounds": context.intervals,
         "left": TERMS_WITHOUT.find(context),
-        "chance": context.chance_of(RSA),
+        "chance": context.find_contribution_null(RSA),
     }
     known = tuple(name for name, value in intervals.items() if value is not None)
     inputs = context.analysis, context.results, context.selection

@@ -17,7 +17,7 @@ import pandas as pd
 from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.context import SelectionContext, Stage
 from mlem_core.analysis.results import Results
-from mlem_core.analysis.similarities import LayerSimilarity, rsa_of
+from mlem_core.analysis.similarities import LayerSimilarity, compute_rsa
 from mlem_core.base.text import listed, many, with_ends
 from mlem_core.base.typing import FloatArray
 from mlem_core.extensions.systems.group_spec import (
@@ -25,9 +25,9 @@ from mlem_core.extensions.systems.group_spec import (
     Member,
     group_options,
     is_control,
-    labels_of,
-    run_of,
-    step_of,
+    labels_by_factor,
+    run_name,
+    training_step,
 )
 from mlem_core.extensions.systems.halves import (
     FEWEST,
@@ -51,14 +51,14 @@ from mlem_core.extensions.systems.model_groups import (
     best_match_distances,
     distance_table,
     group_means,
+    group_similarities,
     model_similarity,
     profile_distances,
     similarity_distances,
-    within_and_between,
 )
 from mlem_core.extensions.systems.properties import Properties
 from mlem_core.extensions.systems.second_level import SecondLevel, second_level
-from mlem_core.inference.block_influence import similarity_without
+from mlem_core.inference.block_influence import jackknife_similarity
 from mlem_core.inference.intervals import LayerIntervals, Left
 from mlem_core.inference.permutation_null import ContributionNull
 from mlem_core.measures.decomposition import decompose
@@ -71,7 +71,7 @@ DISTANCES = EntryKind("system-distances", 2, Measured)
 SECOND_LEVEL = EntryKind("second-level", 3, SecondLevel)
 
 
-def compute_terms_without(context: SelectionContext) -> Left:
+def jackknife_terms(context: SelectionContext) -> Left:
     """The similarity of a selection and its terms without each block.
 
     Raises as `mlem_core.inference.layer_intervals.compute_layer_intervals`.
@@ -83,12 +83,12 @@ def compute_terms_without(context: SelectionContext) -> Left:
     """
     plain = replace(context.selection, interactions=False)
     store, report = context.required_store, context.report
-    compared = similarity_without(context.analysis, store, plain, report)
+    compared = jackknife_similarity(context.analysis, store, plain, report)
     left = (compared.terms_without, compared.values_without[:, None])
     return Left(np.concatenate(left, axis=1), compared.sizes)
 
 
-TERMS_WITHOUT = Stage[Left]("terms-without", 6, Left, compute_terms_without)
+TERMS_WITHOUT = Stage[Left]("terms-without", 6, Left, jackknife_terms)
 
 
 @dataclass(frozen=True)
@@ -147,15 +147,16 @@ class GroupSummary:
     @cached_property
     def layer_similarity(self) -> LayerSimilarity:
         """The layers of the selection by the similarity, with tables of its features."""
-        similarity = (self.compared or rsa_of(self.analysis)).of(self.analysis, self.chosen)
-        return replace(similarity, pairs=similarity.pairs.of_features(self.chosen.features))
+        compared = self.compared or compute_rsa(self.analysis)
+        similarity = compared.select(self.analysis, self.chosen)
+        return replace(similarity, pairs=similarity.pairs.select_features(self.chosen.features))
 
     @cached_property
     def system_distances(self) -> tuple[dict[str, Measured], Members]:
         """Distances of every two models by each measure; none with fewer than three models."""
         layers = self.chosen.layers
         models = dict.fromkeys(model for model, _ in layers)
-        members = Members.of([Member(model, model) for model in models], layers)
+        members = Members.from_table([Member(model, model) for model in models], layers)
         if len(models) < FEWEST:
             return {}, members
         halves, values, left_out = self.halves, self.layer_similarity.values, self._all_left
@@ -187,7 +188,7 @@ class GroupSummary:
         """Labels of the models of `system_distances`, by factor; empty where unknown."""
         models = self.options.names
         at = [models.index(name) for name in self.system_distances[1].members]
-        factors = labels_of(self.options.groups, self.options.labels, models)
+        factors = labels_by_factor(self.options.groups, self.options.labels, models)
         return {factor: tuple(values[i] for i in at) for factor, values in factors.items()}
 
     @property
@@ -224,7 +225,7 @@ class GroupSummary:
         if not self.labels:
             return None
         parts, kinds = self.options.property_groups, self.options.property_kinds
-        return Properties.of_cells(self.labels, parts, kinds)
+        return Properties.from_cells(self.labels, parts, kinds)
 
     @cached_property
     def second_level(self) -> SecondLevel | None:
@@ -259,25 +260,25 @@ class GroupSummary:
     def members(self) -> Members:
         """The models in their groups."""
         rows = [row for row in self.models_table if row.step is None]
-        return Members.of(rows, self.chosen.layers)
+        return Members.from_table(rows, self.chosen.layers)
 
     @cached_property
     def checkpoints(self) -> Members:
         """The checkpoints of the trajectories that have two steps in the selection."""
         rows = [row for row in self.models_table if row.step is not None]
-        return Members.of(rows, self.chosen.layers)
+        return Members.from_table(rows, self.chosen.layers)
 
     @property
     def over(self) -> str:
         """Resampling units of the intervals of groups, such as "models, and sentences"."""
         more = self._similarities[2] is not None
-        return "models" + f", and {Units.of(self.analysis.stimuli).over}" * more
+        return "models" + f", and {Units.from_stimuli(self.analysis.stimuli).over}" * more
 
     @property
-    def over_seeds(self) -> str:
+    def seed_units(self) -> str:
         """Resampling units of the intervals of trajectories, such as "seeds, and sentences"."""
         more = self.scores[2] is not None
-        return "seeds" + f", and {Units.of(self.analysis.stimuli).over}" * more
+        return "seeds" + f", and {Units.from_stimuli(self.analysis.stimuli).over}" * more
 
     @cached_property
     def profiles(self) -> pd.DataFrame:
@@ -308,7 +309,7 @@ class GroupSummary:
         if divides:
             divided = decompose(layers.pairs.moments)
             if chance is not None:
-                divided = chance.of_all(divided)
+                divided = chance.subtract_from_all(divided)
             if chance is not None and left is not None:
                 beyond = chance.apart(left.without[:, :-1])
                 left = Left(np.concatenate((beyond, left.without[:, -1:]), axis=1), left.sizes)
@@ -341,7 +342,7 @@ class GroupSummary:
         within is surely above 0: the ratio to what may be 0 has no bounds.
         """
         terms, matrix, stimuli = self._similarities
-        estimates = estimate(within_and_between, matrix, self.members.group_of, stimuli)
+        estimates = estimate(group_similarities, matrix, self.members.group_of, stimuli)
         table = pd.DataFrame({"term": list(terms)})
         for at, name in enumerate(("within", "between", "universality")):
             for end, values in zip(("", "_lower", "_upper"), estimates[:3], strict=True):
@@ -431,18 +432,18 @@ def _with_interval(row: pd.Series, name: str) -> str:
 
 def training_lines(summary: GroupSummary) -> list[str]:
     """Steps and seeds of each trajectory, in sentences."""
-    runs, over = summary.checkpoints, summary.over_seeds
+    runs, over = summary.checkpoints, summary.seed_units
     return [
-        training_line(name, [runs.members[at] for at in runs.members_of(group)], over)
+        training_line(name, [runs.members[at] for at in runs.group_members(group)], over)
         for group, name in enumerate(runs.groups)
     ]
 
 
 def training_line(name: str, members: Sequence[str], over: str) -> str:
     """Steps and seeds of a trajectory of these members, and the units of its intervals."""
-    steps = Counter(step_of(member) for member in members)
+    steps = Counter(training_step(member) for member in members)
     trained = [member for member in members if not is_control(member)]
-    runs = list(dict.fromkeys(map(run_of, trained)))
+    runs = list(dict.fromkeys(map(run_name, trained)))
     what = f"Trajectory {name}: {len(steps)} steps ({min(steps):,} to {max(steps):,})"
     fewest, most = min(steps.values()), max(steps.values())
     seeds = many(most, "seed") if fewest == most else f"{fewest} to {most} seeds"
@@ -450,6 +451,6 @@ def training_line(name: str, members: Sequence[str], over: str) -> str:
         clause = f"one run ({runs[0]}), so results do not extend to other runs"
     else:
         clause = f"{seeds} a step ({listed(runs)}); 95 % CI over {over}, where there are two"
-    if len(trained) < len(runs) * len({*map(step_of, trained)}):
+    if len(trained) < len(runs) * len({*map(training_step, trained)}):
         clause += "; seeds differ between steps, so a change may be due to these"
     return f"{what}, {clause}{'; step 0 has random weights' * any(map(is_control, members))}."

@@ -20,9 +20,9 @@ from mlem_core.stimuli.stimulus_set import (
     bare,
     count_words,
     neighbouring_words,
-    without_punctuation,
+    strip_punctuation,
+    word_counts,
     word_span,
-    words_in,
 )
 
 # Language of frequencies by default.
@@ -42,7 +42,7 @@ def frequency(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
     import wordfreq
 
     # With its case, which some languages have rules of their own for: I is ı in Turkish.
-    zipf = cache(lambda word: wordfreq.zipf_frequency(without_punctuation(word), language))
+    zipf = cache(lambda word: wordfreq.zipf_frequency(strip_punctuation(word), language))
     try:
         values = np.array(list(map(zipf, stimuli.words)), dtype=np.float64)
     except ImportError as error:  # Chinese, Japanese and Korean need packages that find words
@@ -95,7 +95,7 @@ def _sentence(stimuli: StimulusSet) -> list[str]:
 
 
 def _to_end(stimuli: StimulusSet) -> IntArray:
-    return words_in(stimuli.sentences) - 1 - _from_start(stimuli)
+    return word_counts(stimuli.sentences) - 1 - _from_start(stimuli)
 
 
 def _n_words(stimuli: StimulusSet) -> list[int]:

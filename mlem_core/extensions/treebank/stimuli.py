@@ -122,9 +122,9 @@ def read_treebank(
     if dropped:
         notes.append(f"No features: {listed(dropped)}, as no two values are frequent enough.")
     nominal = [name for name in frame if name in _NOMINAL or name in morphological]
-    notes += doubts.of_sentences(frame["sentence"].tolist())
+    notes += doubts.sentence_findings(frame["sentence"].tolist())
     for name in ("sentence", *nominal):
-        notes += doubts.of_spellings(f"the column {short(str(name))}", texts(frame[name]))
+        notes += doubts.spelling_finding(f"the column {short(str(name))}", texts(frame[name]))
     return replace(from_frame(frame, bank.name, nominal=nominal), notes=tuple(notes))
 
 

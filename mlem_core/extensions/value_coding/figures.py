@@ -22,10 +22,10 @@ from mlem_core.figures.style import (
     as_number,
     bar_title,
     color_axis,
+    escape_text,
     heatmap,
-    in_full,
-    in_panel,
     panel_layout,
+    place_in_panel,
     short,
     short_names,
     square_axes,
@@ -58,7 +58,7 @@ def value_matrices(
     highest = float(rows["distance"].max()) or 1.0
     traces: list[Trace] = []
     for layer, (ref, first) in zip(layers, places, strict=True):
-        traces += in_panel(ref, [_matrix(_rows_of_layer(rows, layer), names)])
+        traces += place_in_panel(ref, [_matrix(_rows_of_layer(rows, layer), names)])
         every = -(-len(names) // LABELLED)
         names_along: dict[str, Any] = {
             "tickvals": list(range(0, len(names), every)),
@@ -94,7 +94,7 @@ def _matrix(rows: pd.DataFrame, names: Sequence[str]) -> Trace:
 
 def _hover_text(row: Any) -> str:
     """Hover text of a pair of values."""
-    a, b = in_full(str(row.value_a)), in_full(str(row.value_b))
+    a, b = escape_text(str(row.value_a)), escape_text(str(row.value_b))
     number = f"{as_number(row.distance)} ± {as_number(row.sd)} (sd over folds)"
     values = f"<b>within {a}</b><br>" if a == b else f"<b>{a} and {b}</b><br>"
     means = "" if a == b else f"<br>between their means {as_number(row.separation)}"

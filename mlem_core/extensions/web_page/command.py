@@ -11,7 +11,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import Bars
 from mlem_core.base.typing import Layer, parse_layer
 from mlem_core.cli.inputs import (
-    result_of,
+    open_result,
 )
 from mlem_core.cli.streams import (
     complain,
@@ -60,7 +60,7 @@ def export(options: argparse.Namespace) -> None:
         raise InputError("--without-stimuli goes with --html; the zip has the stimuli.")
     store = Store()
     with Bars() as bars:
-        analysis, table_options = result_of(options.result, AnalysisSpec(), store, bars.show)
+        analysis, table_options = open_result(options.result, AnalysisSpec(), store, bars.show)
         if options.zip is not None:
             path = write_archive(analysis, options.zip, store, table_options, progress=bars.show)
         else:

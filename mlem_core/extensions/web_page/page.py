@@ -25,12 +25,12 @@ import pandas as pd
 from plotly.offline import get_plotlyjs
 
 from mlem_core.analysis.analysis import check_layers
-from mlem_core.analysis.similarities import rsa_of
+from mlem_core.analysis.similarities import compute_rsa
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import replacing
 from mlem_core.base.text import many
 from mlem_core.base.typing import Counted, Layer, Report, counting
-from mlem_core.figures.canvas import canvas_data, compute_map, map_of, pair_data
+from mlem_core.figures.canvas import canvas_data, compute_map, map_coordinates, pair_data
 from mlem_core.figures.plots import FIGURES, FigureContext
 from mlem_core.inference.explanation import explain, explanations
 from mlem_core.measures.decomposition import decompose
@@ -108,7 +108,7 @@ def write_page(
     }
     page = _template().render(
         title=title,
-        about=_about(context),
+        about=_introduction(context),
         canvas_style=style(),
         canvas_script=script(),
         plotly=_packed(get_plotlyjs()),
@@ -123,7 +123,9 @@ def _tables(context: FigureContext) -> dict[str, pd.DataFrame]:
     """The tables that follow from the statistics of pairs, by file name."""
     analysis, results, selection = context.analysis, context.results, context.selection
     correlations = results.feature_correlations.rename_axis("feature").reset_index()
-    inputs = TableInput(analysis, selection, results, rsa_of(analysis), context.chance_of(RSA))
+    inputs = TableInput(
+        analysis, selection, results, compute_rsa(analysis), context.find_contribution_null(RSA)
+    )
     return {
         **results.tables(),
         "feature_correlations.csv": correlations,
@@ -136,9 +138,9 @@ def _pair_tables(context: FigureContext) -> dict[str, pd.DataFrame]:
     """The RSA of two layers as a sum over the features, and that of every two layers."""
     analysis, selection = context.analysis, context.selection
     why = explain(analysis, *context.pair, features=selection.features)
-    split = decompose(analysis.pairs_of(selection).moments)
-    if (chance := context.chance_of(RSA)) is not None:
-        split = chance.of_all(split)
+    split = decompose(analysis.compute_pairs(selection).moments)
+    if (chance := context.find_contribution_null(RSA)) is not None:
+        split = chance.subtract_from_all(split)
     return {"why.csv": why.terms, "why_layers.csv": split.table(list(selection.layers))}
 
 
@@ -150,9 +152,9 @@ def _content(
 ) -> dict[str, Any]:
     """The canvas without its pair, the maps of all layers, and what explains each pair."""
     layers = context.selection.layers
-    of_all = canvas_data(context)
-    if of_all["maps"] is not None:
-        _add_maps(of_all, context, counting(report, "maps", "layers"), stimuli=stimuli)
+    canvas = canvas_data(context)
+    if canvas["maps"] is not None:
+        _add_maps(canvas, context, counting(report, "maps", "layers"), stimuli=stimuli)
     every = list(itertools.combinations(layers, 2))
     if pairs is not None:
         every = list(dict.fromkeys((context.pair, *pairs)))
@@ -165,8 +167,8 @@ def _content(
         of_pair.remember(("why", pair, similarity), why)
         explained[" ".join(str(layers.index(layer)) for layer in pair)] = pair_data(of_pair)
     for name in pair_data(context):
-        del of_all[name]
-    return {"canvas": {**of_all, "alone": True}, "pairs": explained}
+        del canvas[name]
+    return {"canvas": {**canvas, "alone": True}, "pairs": explained}
 
 
 def _add_maps(
@@ -178,7 +180,7 @@ def _add_maps(
         progress(done, len(layers))
         with suppress(InputError):
             compute_map(context, layer)
-        points = map_of(context, layer)
+        points = map_coordinates(context, layer)
         if points is not None:
             canvas["maps"][str(done)] = points
     if context.analysis.stimuli.level == "stimulus":
@@ -194,7 +196,7 @@ def _add_maps(
         }
 
 
-def _about(context: FigureContext) -> str:
+def _introduction(context: FigureContext) -> str:
     layers = context.selection.layers
     models = {model for model, _ in layers}
     n, version = len(context.analysis.stimuli), context.analysis.manifest["versions"].get("mlem")

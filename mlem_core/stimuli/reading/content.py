@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 from mlem_core.base.errors import InputError, readable
 from mlem_core.base.text import listed, short
-from mlem_core.stimuli.reading.header import MOST_ROWS, in_short, table_in
+from mlem_core.stimuli.reading.header import MOST_ROWS, preview_rows, split_header
 
 MAX_BYTES = 500_000_000
 MAX_COLUMNS = 2_000
@@ -219,7 +219,7 @@ def decode(data: bytes, name: str, encoding: str | None = None) -> tuple[str, st
             "utf-16, latin-1, windows-1252, windows-1250, windows-1251 or mac-roman."
         ) from error
     except UnicodeDecodeError as error:
-        where = _row_after(data[: error.start].count(b"\n"))
+        where = _row_number(data[: error.start].count(b"\n"))
         raise InputError(
             f"{name} is not {requested or encoding.upper()}: byte {error.start + 1:,} ({where}) is "
             f"0x{data[error.start]:02x}; choose its encoding, or save it in UTF-8."
@@ -229,7 +229,7 @@ def decode(data: bytes, name: str, encoding: str | None = None) -> tuple[str, st
     if requested is None and encoding == "cp1252":
         _check_words(text, name)
     if "\0" in text:
-        where = _row_after(text[: text.index("\0")].count("\n"))
+        where = _row_number(text[: text.index("\0")].count("\n"))
         raise InputError(
             f"{name} is no text: {where} is a null character; expected plain text, as "
             "SPSS, Stata and R export it, or a choice of its encoding (utf-16 may have no mark)."
@@ -261,17 +261,17 @@ def _check_words(text: str, name: str) -> None:
     begin = text.rfind("\n", 0, at) + 1
     raise InputError(
         f"{name} is not UTF-8, and read as Windows-1252 its text makes no words "
-        f"({_row_after(text[:at].count(chr(10)))}: {short(text[max(begin, at - 20) : at + 20])}); "
+        f"({_row_number(text[:at].count(chr(10)))}: {short(text[max(begin, at - 20) : at + 20])}); "
         "choose its encoding, such as windows-1250, windows-1251, mac-roman, shift-jis or gb18030, "
         "or save it in UTF-8."
     )
 
 
-def _row_after(n_lines: int) -> str:
+def _row_number(n_lines: int) -> str:
     return f"in row {n_lines}" if n_lines else "in the header"
 
 
-def separator_of(text: str) -> tuple[str, str]:
+def declared_separator(text: str) -> tuple[str, str]:
     """The separator of a text, and the text without the line that says it (`sep=;`).
 
     It is the one by which most rows have as many cells, at least two; commas where there is none.
@@ -334,7 +334,7 @@ def parse(
     row = 0
     try:
         rows = _rows(text, separator, literal, strict=True)
-        table = table_in(rows, head, name, read_as.header_row)
+        table = split_header(rows, head, name, read_as.header_row)
         header = [_unescape(cell).strip() for cell in table.names]
         if len(header) > MAX_COLUMNS:
             raise InputError(
@@ -359,7 +359,7 @@ def parse(
         ) from error
     if not header:
         raise InputError(f"{name} is empty; expected a header and at least two rows.")
-    read_as = replace(read_as, header_row=table.header, first_rows=in_short(head))
+    read_as = replace(read_as, header_row=table.header, first_rows=preview_rows(head))
     return header, columns, read_as, tuple(table.notes)
 
 

@@ -42,7 +42,7 @@ class TableRows(NamedTuple):
     notes: list[str]
 
 
-def table_in(
+def split_header(
     rows: Iterator[list[str]], head: Sequence[list[str]], name: str, header: int | None = None
 ) -> TableRows:
     """The table in the rows of a file.
@@ -59,8 +59,8 @@ def table_in(
     notes: list[str] = []
     if not any(map(any, head)):
         names = next(filter(any, rows), list[str]())
-        return TableRows(names, _without_remarks(rows, len(names), notes), 1, len(head), notes)
-    at = _above(head)
+        return TableRows(names, _drop_remarks(rows, len(names), notes), 1, len(head), notes)
+    at = _header_row(head)
     if header is None:
         header = 0 if _is_data(head[at], [row for row in head[at + 1 :] if any(row)]) else at + 1
     if header > len(head) or (header and not any(head[header - 1])):
@@ -80,16 +80,16 @@ def table_in(
             notes.append(f"{explain} left out: they explain the columns, as Qualtrics writes them.")
         if _have_row_names(names, [row for row in head[first:] if any(row)]):
             names = ["", *names]
-    rows = _without_remarks(islice(rows, first, None), len(names), notes)
+    rows = _drop_remarks(islice(rows, first, None), len(names), notes)
     return TableRows(names, rows, header, first, notes)
 
 
-def in_short(rows: Sequence[Sequence[str]]) -> tuple[str, ...]:
+def preview_rows(rows: Sequence[Sequence[str]]) -> tuple[str, ...]:
     """The first rows, each in a line, for a choice of the header."""
     return tuple(short(", ".join(filter(None, row)), 60) for row in rows[:OFFERED])
 
 
-def _above(rows: Sequence[Sequence[str]]) -> int:
+def _header_row(rows: Sequence[Sequence[str]]) -> int:
     """Place of the first row that is no title and no comment; of the first where every row is one.
 
     A title has at most half of the cells that most rows have, one or two, the first ones: three
@@ -119,10 +119,10 @@ def _is_data(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
         column = [cells[place] for cells in below if place < len(cells) and cells[place]]
         if not column:
             continue
-        of_numbers = _share(column, is_like_number) >= _MOST
+        number_findings = _share(column, is_like_number) >= _MOST
         of_sentences = _share(column, lambda text: len(text.split()) >= _LONG) >= _MOST
         is_number, is_long = is_like_number(cell), len(cell.split()) >= _LONG
-        if of_numbers != is_number or (of_sentences and len(cell.split()) == 1):
+        if number_findings != is_number or (of_sentences and len(cell.split()) == 1):
             return False
         if is_number:
             numbers.append(cell)
@@ -145,9 +145,7 @@ def _have_row_names(names: Sequence[str], below: Sequence[Sequence[str]]) -> boo
     return len({row[0] for row in below}) == len(below) and all(row[0].isdecimal() for row in below)
 
 
-def _without_remarks(
-    rows: Iterable[list[str]], width: int, notes: list[str]
-) -> Iterator[list[str]]:
+def _drop_remarks(rows: Iterable[list[str]], width: int, notes: list[str]) -> Iterator[list[str]]:
     """Rows that have a cell, without those at the end that are remarks; a note says so.
 
     A remark is the first cell alone of a row that has fewer than the others, or stands apart.

@@ -29,11 +29,11 @@ from mlem_core.stimuli.columns import (
     Cells,
     Kind,
     kind_of_types,
+    strip_marks,
     text_of_value,
     texts,
     with_hyphens,
     with_points,
-    without_marks,
 )
 from mlem_core.stimuli.reading.content import (
     LOOKED_AT,
@@ -43,12 +43,12 @@ from mlem_core.stimuli.reading.content import (
     ReadAs,
     Source,
     content,
+    declared_separator,
     decode,
     parse,
-    separator_of,
 )
 from mlem_core.stimuli.reading.workbook import is_workbook, read_sheet
-from mlem_core.stimuli.table_warnings import of_thousands
+from mlem_core.stimuli.table_warnings import thousands_findings
 
 _Read = tuple[list[str], Columns, list[Kind | None], ReadAs, tuple[str, ...]]
 _PARQUET = b"PAR1"  # how such a file begins
@@ -215,7 +215,7 @@ class Table:
 
     def values(self, column: str) -> list[str | None]:
         """The cells of a column without space around them; empty ones and missing values None."""
-        return without_marks(self.frame[column].tolist(), self.read_as.missing)
+        return strip_marks(self.frame[column].tolist(), self.read_as.missing)
 
 
 def read_table(
@@ -248,7 +248,7 @@ def read_table(
         read_as = replace(read_as, separator=None, encoding=None)
     else:
         text, encoding = decode(data, name, read_as.encoding)
-        header, columns, kinds, read_as, notes = _of_text(text, encoding, name, read_as)
+        header, columns, kinds, read_as, notes = _parse_text(text, encoding, name, read_as)
     if not header:
         raise InputError(f"{name} is empty; expected a header and at least two rows.")
     header = [_plain(cell) for cell in header]
@@ -268,7 +268,7 @@ def read_table(
         written = (cells for cells, kind in zip(columns, kinds, strict=True) if kind is None)
         pointed = (with_points(cells, read_as.missing) for cells in written)
         decimal = "," if any(cells is not None for cells in pointed) else "."
-    notes = (*notes, *of_thousands(header, columns, decimal))
+    notes = (*notes, *thousands_findings(header, columns, decimal))
     if decimal == ",":
         columns = [
             (kind is None and with_points(cells, read_as.missing)) or cells
@@ -280,7 +280,7 @@ def read_table(
     return Table(name, frame, read_as, notes, known)
 
 
-def _of_text(text: str, encoding: str, name: str, read_as: ReadAs) -> _Read:
+def _parse_text(text: str, encoding: str, name: str, read_as: ReadAs) -> _Read:
     """Header, columns and their kinds of a text, how it was read, and sentences about it."""
     for pattern, what in _OTHERS.items():
         if re.search(pattern, text[:LOOKED_AT]):
@@ -291,7 +291,7 @@ def _of_text(text: str, encoding: str, name: str, read_as: ReadAs) -> _Read:
     is_json_lines = name.lower().endswith((".jsonl", ".ndjson")) or text.lstrip().startswith('{"')
     if is_array or (read_as.separator is None and is_json_lines):
         return *read_json_lines(text, name), replace(read_as, encoding=encoding), ()
-    separator, rest = separator_of(text)
+    separator, rest = declared_separator(text)
     if read_as.separator in (None, separator):
         text = rest
     separator = read_as.separator or separator
@@ -410,7 +410,7 @@ def with_words(
         )
     elif len(sentence) == len(start) == len(end) == 1 and not having(chosen, "word_index"):
         cells = (texts(table.frame[column[0]]) for column in (sentence, start, end))
-        columns = {"word_index": list(map(_word_of, range(len(table.frame)), *cells))}
+        columns = {"word_index": list(map(_stimulus_word, range(len(table.frame)), *cells))}
         if any(map(_WIDE.search, table.frame[sentence[0]].dropna())):
             notes = (
                 f"In {start[0]} and {end[0]} an emoji is one character; some programs write 2.",
@@ -446,7 +446,7 @@ def _put_together(words: Cells, groups: Cells, column: str) -> dict[str, list[st
     return {"sentence": [sentences[group] for group in groups], "word_index": places}
 
 
-def _word_of(row: int, sentence: str | None, *span: str | None) -> str:
+def _stimulus_word(row: int, sentence: str | None, *span: str | None) -> str:
     text = sentence or ""
     start, end = (int(at) if at and at.strip().isdecimal() else -1 for at in span)
     last = max(end - 1, start)

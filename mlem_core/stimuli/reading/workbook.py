@@ -13,7 +13,7 @@ from mlem_core.base.errors import InputError, readable, unknown
 from mlem_core.base.text import listed, many, short
 from mlem_core.stimuli.columns import Kind, kind_of_types, text_of_value
 from mlem_core.stimuli.reading.content import MAX_BYTES, MAX_COLUMNS, Columns, ReadAs
-from mlem_core.stimuli.reading.header import MOST_ROWS, in_short, table_in
+from mlem_core.stimuli.reading.header import MOST_ROWS, preview_rows, split_header
 
 # A zip may unpack to anything, and a cell name any row.
 MAX_UNPACKED = 500_000_000
@@ -114,7 +114,7 @@ def _read_sheet(data: bytes, name: str, read_as: ReadAs) -> _Sheet:
 
     numbers = range(1, max(rows) + 1)
     head = list(map(row, numbers[:MOST_ROWS]))
-    table = table_in(map(row, numbers), head, of, read_as.header_row)
+    table = split_header(map(row, numbers), head, of, read_as.header_row)
     columns: Columns = [[] for _ in table.names]
     for cells in table.rows:
         for column, cell in zip(columns, cells, strict=True):
@@ -138,7 +138,7 @@ def _read_sheet(data: bytes, name: str, read_as: ReadAs) -> _Sheet:
         sheet=title,
         sheets=names,
         header_row=table.header,
-        first_rows=in_short(head),
+        first_rows=preview_rows(head),
     )
     return table.names, columns, kinds, read_as, (*notes, *table.notes)
 

@@ -15,7 +15,7 @@ from mlem_core.cli.commands import main
 from mlem_core.extensions.candidates.candidate_gains import (
     AugmentedFit,
     BaselineFit,
-    explained_and_without,
+    explained_with_jackknife,
     stimulus_candidates,
 )
 from mlem_core.extensions.candidates.candidate_search import (
@@ -69,23 +69,23 @@ def test_gains_are_those_of_explicit_pairs(kind):
     layers = [rng.standard_normal((n, 4)) for _ in range(2)]
     pairs, stimuli = case(1, n, layers, _c=other)
     (candidate,) = [one for one in stimulus_candidates(stimuli) if one.name == "_c"]
-    fit = AugmentedFit.of(pairs, stimuli, candidate, "ignore")
-    baseline = BaselineFit.of(pairs, pairs.units.blocks(3))
+    fit = AugmentedFit.from_pairs(pairs, stimuli, candidate, "ignore")
+    baseline = BaselineFit.from_pairs(pairs, pairs.units.blocks(3))
     moments = fit.pairs.statistics.moments
-    z = moments.columns.of_pairs(*explicit.pairs(n))
+    z = moments.columns.pair_values(*explicit.pairs(n))
     expected = explained(z, layers, pairs.folds)
     gain = baseline.gain(fit, np.zeros(2))[0]
     assert baseline.explained + gain == pytest.approx(expected, abs=1e-5)
     # Permuted: the columns of other labels in their place, less what the features explain.
     givers = np.stack([np.arange(n), rng.permutation(n)])
-    permuted = PermutedContributions.of(moments, fit.pairs.ranks, beyond_all=True)
-    draws = permuted.of_features([1], givers)[:, 0, -1]
+    permuted = PermutedContributions.from_moments(moments, fit.pairs.ranks, beyond_all=True)
+    draws = permuted.feature_contributions([1], givers)[:, 0, -1]
     features = stimuli.table[["kind"]]
     for draw, row in zip(draws, givers, strict=True):
         columns = features.assign(c=np.array(other)[row])
         by_value = [] if kind == "numbers" else ["c"] * (len({*names}) <= 24)
-        own = PairColumns.of(feature_columns(columns, resolved=by_value))
-        of_labels = explained(own.of_pairs(*explicit.pairs(n)), layers, pairs.folds)
+        own = PairColumns.from_features(feature_columns(columns, resolved=by_value))
+        of_labels = explained(own.pair_values(*explicit.pairs(n)), layers, pairs.folds)
         assert draw == pytest.approx(of_labels - baseline.explained, abs=1e-5)
 
 
@@ -96,7 +96,7 @@ def test_without_a_block_is_nearly_what_the_other_stimuli_give():
     moved = layers[0] + 0.5 * layers[1]
     pairs, _ = case(1, n, [layers[0], moved])
     blocks = pairs.units.blocks(8)
-    value, without = explained_and_without(pairs, blocks)
+    value, without = explained_with_jackknife(pairs, blocks)
     kept = blocks.weights[0] > 0
     features = pd.DataFrame({"kind": case(1, n, layers)[1].values("kind")})
     z = explicit.feature_distances(features[kept].reset_index(drop=True)) ** 2
@@ -146,9 +146,9 @@ def test_two_planted_columns_explain_more_together_and_one_layer_is_explained_al
     alone, stimuli = case(5, n, rows[:1], **hidden)
     whole = score_candidates(alone, stimuli, asked[:2], n_permutations=39)
     assert whole.rsa == 1.0 and [*whole.sure["candidate"]] == ["_first", "_second"]
-    baseline = BaselineFit.of(alone, alone.units.blocks(3))
-    fit = AugmentedFit.of(alone, stimuli, asked[0], "ignore")
-    x = fit.pairs.statistics.columns.of_pairs(*explicit.pairs(n))
+    baseline = BaselineFit.from_pairs(alone, alone.units.blocks(3))
+    fit = AugmentedFit.from_pairs(alone, stimuli, asked[0], "ignore")
+    x = fit.pairs.statistics.columns.pair_values(*explicit.pairs(n))
     expected = explained(x, rows[:1], alone.folds)
     assert baseline.explained + baseline.gain(fit, np.zeros(2))[0] == pytest.approx(
         expected, abs=1e-4

@@ -22,7 +22,7 @@ from mlem_core import InputError, Store, run
 from mlem_core.cli.commands import main
 from mlem_core.extensions.cluster import connection, workers
 from mlem_core.extensions.cluster.connection import connect
-from mlem_core.extensions.cluster.workers import in_processes, run_units
+from mlem_core.extensions.cluster.workers import run_units, uses_processes
 
 slow = pytest.mark.slow
 
@@ -79,12 +79,12 @@ def scheduler(folder):
 
 
 def test_threads_are_what_nobody_configured_or_asked_for():
-    assert not in_processes()
+    assert not uses_processes()
     for backend, n_jobs in (("threading", 2), ("loky", 1), ("loky", None)):
         with parallel_config(backend, n_jobs=n_jobs):
-            assert not in_processes()
+            assert not uses_processes()
     with parallel_config("loky", n_jobs=2):
-        assert in_processes()
+        assert uses_processes()
 
 
 def test_without_dask_a_sentence_says_what_to_install(monkeypatch):

@@ -36,7 +36,7 @@ def square(n=N, seed=0):
     return squareform(pdist(np.random.default_rng(seed).standard_normal((n, 4))))
 
 
-def distances_of(found, name):
+def repetition_distances(found, name):
     """(n, n) of the stimuli, those without a value as NaN."""
     own, cells = found.rdms[name], found.values(name)
     full = np.full((len(found), len(found)), np.nan)
@@ -57,7 +57,7 @@ def test_a_vector_has_euclidean_distances_and_its_columns_are_carried_along():
     assert {"_s1", "_s2", "_s3"} <= set(found.table)
     numbers = np.stack([given.values(name) for name in ("s1", "s2", "s3")], axis=1)
     expected = squareform(pdist(numbers))
-    np.testing.assert_allclose(distances_of(found, "semantics"), expected, rtol=1e-12)
+    np.testing.assert_allclose(repetition_distances(found, "semantics"), expected, rtol=1e-12)
     assert with_vector(given, "semantics", ["s*"]).digest == found.digest != given.digest
 
 
@@ -87,7 +87,7 @@ def test_an_rdm_in_the_order_of_the_stimuli(form, tmp_path):
         path.write_text("\n".join(map(repr, flat.tolist())))
     found = with_rdm(stimuli(), "own", expected if form == "array" else path)
     assert found.features[-1].kind == "rdm"
-    np.testing.assert_allclose(distances_of(found, "own"), expected, atol=1e-12)
+    np.testing.assert_allclose(repetition_distances(found, "own"), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("corner", ["", "item"])
@@ -99,7 +99,9 @@ def test_an_rdm_of_named_rows_in_any_order(corner, tmp_path):
     given = stimuli()
     found = with_rdm(given, "own", tmp_path / "own.csv")
     at = [names.index(f"item{row % 4}") for row in range(N)]
-    np.testing.assert_allclose(distances_of(found, "own"), expected[np.ix_(at, at)], atol=1e-12)
+    np.testing.assert_allclose(
+        repetition_distances(found, "own"), expected[np.ix_(at, at)], atol=1e-12
+    )
     assert with_rdm(given, "own", expected, names).digest == found.digest
 
 
@@ -158,7 +160,7 @@ def test_a_selection_of_the_stimuli_keeps_the_distances_and_the_digest_tells_the
     assert found.digest != other.digest
     assert found.select(["noun"]).digest == other.select(["noun"]).digest
     np.testing.assert_array_equal(
-        distances_of(found[2:7], "own"), distances_of(found, "own")[2:7, 2:7]
+        repetition_distances(found[2:7], "own"), repetition_distances(found, "own")[2:7, 2:7]
     )
 
 

@@ -9,7 +9,7 @@ from mlem_core import AnalysisSpec, Store, erase, run, write_csv
 from mlem_core.cli.commands import main
 from mlem_core.extensions.erasure.erasers import leace, minimal_pairs
 from mlem_core.extensions.erasure.measures import held_out_rsa, square_ranks
-from mlem_core.extensions.erasure.stage import matched_subspaces, reach_of
+from mlem_core.extensions.erasure.stage import control_reach, matched_subspaces
 from mlem_core.figures.plots import FigureContext, FigureOptions, draw
 from mlem_core.stimuli.datasets import load
 from mlem_core.stimuli.stimulus_csv import from_frame
@@ -138,7 +138,7 @@ def test_the_reach_of_controls_is_that_of_its_definition():
     far = -np.inf
     for column in np.abs(changes[:, :2].T):
         far = max(far, *((column[1:] - np.mean(column)) / (np.std(column) + 1e-3)))
-    for column, reach in zip(np.abs(changes.T), reach_of(changes, counts), strict=True):
+    for column, reach in zip(np.abs(changes.T), control_reach(changes, counts), strict=True):
         assert reach == pytest.approx(np.mean(column) + far * (np.std(column) + 1e-3))
 
 
@@ -148,7 +148,7 @@ def test_what_is_like_its_controls_is_beyond_them_in_one_of_21_cases(n_measures,
     rng, n, beyond = np.random.default_rng(n_measures), 1_500, 0
     for _ in range(n):
         changes = getattr(rng, draw)(size=(21, n_measures))
-        reach = reach_of(changes, np.ones(n_measures, dtype=bool))
+        reach = control_reach(changes, np.ones(n_measures, dtype=bool))
         beyond += bool((np.abs(changes[0]) > reach).any())
     assert 0.03 < beyond / n < 0.07
 

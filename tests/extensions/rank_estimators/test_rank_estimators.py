@@ -27,7 +27,7 @@ from mlem_core.extensions.rank_estimators.estimators import (
 from mlem_core.extensions.rank_estimators.rank_optimizer import RankObjective, WeightForm, maximise
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.designs import PairDesign, places_of
+from mlem_core.pairs.designs import PairDesign, pair_places
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.statistics import ComparedPairs, pair_statistics
@@ -47,8 +47,8 @@ def features_of(n, grouped):
 
 
 def pairs_of(features, layers, folds, interactions=False, **more):
-    columns = PairColumns.of(feature_columns(features), interactions=interactions)
-    return TrainingPairs.of(
+    columns = PairColumns.from_features(feature_columns(features), interactions=interactions)
+    return TrainingPairs.from_columns(
         columns, folds, len(layers), lambda layer: explicit.squared(layers[layer]), **more
     )
 
@@ -149,14 +149,14 @@ def test_some_of_the_pairs_are_those_of_the_design(monkeypatch):
     n = 60
     features, folds = explicit.random_features(n), explicit.random_folds(n)
     rows = explicit.random_layer(features, 1)
-    design = PairDesign.of(folds, 600)
+    design = PairDesign.from_budget(folds, 600)
     first, second = design.ends(np.arange(design.n_pairs))
     x = explicit.feature_distances(features) ** 2
     target = ((rows[first].astype(float) - rows[second]) ** 2).sum(axis=1)
-    columns = PairColumns.of(feature_columns(features[["kind", "gender"]]))
-    pairs = TrainingPairs.of(columns, folds, 1, lambda _: target, design)
+    columns = PairColumns.from_features(feature_columns(features[["kind", "gender"]]))
+    pairs = TrainingPairs.from_columns(columns, folds, 1, lambda _: target, design)
     assert pairs.is_grouped
-    places = places_of(first, second, n)
+    places = pair_places(first, second, n)
     np.testing.assert_allclose(pairs.values[pairs.group], x[places][:, [0, 2]], atol=1e-12)
     found = objective_of(pairs, 0, [0], np.array([1.0, 0.5]))
     use = (folds[first] != 0) & (folds[second] != 0)
@@ -165,7 +165,9 @@ def test_some_of_the_pairs_are_those_of_the_design(monkeypatch):
 
 
 def statistics_of(features, layers, folds, interactions, **more):
-    compared = ComparedPairs.of(feature_columns(features), folds, interactions=interactions)
+    compared = ComparedPairs.from_features(
+        feature_columns(features), folds, interactions=interactions
+    )
     return pair_statistics(compared, [lambda layer=layer: layer for layer in layers], **more)
 
 
@@ -288,7 +290,7 @@ def test_a_metric_is_positive_definite_and_fr_rsa_need_not_be():
     shapes = [WeightForm(3, True, constraint) for constraint in ("metric", "none")]
     w = np.array([[1.0, 0.9, 0.0], [0.9, 0.1, 0.3], [0.0, 0.3, 0.4]])
     assert np.linalg.eigvalsh(w).min() < -0.1
-    objective, _ = problems(shapes[0], shapes[0].weights_of(w))
+    objective, _ = problems(shapes[0], shapes[0].feature_weights(w))
     metric, free = (maximise(objective, shape) for shape in shapes)
     assert np.linalg.eigvalsh(metric_matrix(metric, 3)).min() > 0
     assert np.linalg.eigvalsh(metric_matrix(free, 3)).min() < -0.05
@@ -324,7 +326,7 @@ def test_exact_objective_equals_the_explicit_pairs():
 def test_planted_truth_is_recovered_from_distorted_distances(interactions, constraint):
     shape = WeightForm(3, interactions, constraint)
     w = make_spd_matrix(3, random_state=1) if interactions else np.diag([1.0, 0.5, 0.2])
-    truth = shape.unit(shape.weights_of(w))
+    truth = shape.unit(shape.feature_weights(w))
     objective, _ = problems(shape, truth)
     found = maximise(objective, shape)
     assert np.linalg.norm(metric_matrix(found - truth, 3), axis=(1, 2)).max() < 0.05
@@ -338,7 +340,7 @@ def soft_rank(values, strength):
 
 
 def columns_of(features, interactions=False):
-    return PairColumns.of(feature_columns(features), interactions=interactions)
+    return PairColumns.from_features(feature_columns(features), interactions=interactions)
 
 
 def test_cells_are_drawn_as_often_as_they_have_pairs():
@@ -415,7 +417,7 @@ def test_a_planted_metric_comes_back_with_interactions(planted, name, near):
     features, matrix, w = planted
     folds = explicit.random_folds(150, 3)
     statistics = statistics_of(features, [matrix], folds, True, distance="precomputed")
-    pairs = TrainingPairs.of(
+    pairs = TrainingPairs.from_columns(
         statistics.columns, folds, 1, lambda _: squared_distances(matrix, "precomputed")
     )
     model = estimator_named(name).model()

@@ -63,7 +63,7 @@ def test_an_analysis_differs_from_itself_by_nothing_for_sure(both, results, stor
 
 def left_out(both):
     """The stimuli that each block leaves, one block after the other."""
-    blocks = StimulusUnits.of(both[0][0].stimuli, both[0][0].folds).blocks()
+    blocks = StimulusUnits.from_stimuli(both[0][0].stimuli, both[0][0].folds).blocks()
     assert len(blocks.sizes) == 3  # sentences, words, and both
     return [np.flatnonzero(row) for row in blocks.weights]
 
@@ -114,7 +114,10 @@ def test_a_planted_difference_is_found_in_its_interval(results, intervals, store
 def test_other_folds_leave_out_the_same_blocks(both, results, store):
     one = both[0][0]
     other = run(replace(one.spec, folds=4), store, progress=False)
-    blocks = [StimulusUnits.of(each.stimuli, each.folds).blocks().weights for each in (one, other)]
+    blocks = [
+        StimulusUnits.from_stimuli(each.stimuli, each.folds).blocks().weights
+        for each in (one, other)
+    ]
     np.testing.assert_array_equal(*blocks)
     assert two.Paired.find(one, other, store) is None
     made = two.Paired.get(one, other, store)

@@ -34,7 +34,7 @@ def compared(name, features, layers, folds=None):
     pairs = statistics_of(features, layers, folds)
     squared = [lambda layer=layer: explicit.squared(layer) for layer in layers]
     moments = similarity_moments(SIMILARITIES[name], squared, pairs.columns, pairs.moments.folds)
-    return moments, replace(pairs, moments=moments.in_place_of_ranks(pairs.moments))
+    return moments, replace(pairs, moments=moments.replace_ranks(pairs.moments))
 
 
 def numbers(name, layer):

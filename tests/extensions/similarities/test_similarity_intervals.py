@@ -46,7 +46,7 @@ def test_a_similarity_is_computed_once_and_divided_over_the_features(planted, na
     )
     np.testing.assert_allclose(found.values, expected.values, atol=1e-9)
     assert found.values[0, 1] > 0.05 > abs(found.values[0, 2])
-    chosen = found.of(whole, whole.select(["size"], [A, B]))
+    chosen = found.select(whole, whole.select(["size"], [A, B]))
     assert chosen.pairs.features == ("size",)
     np.testing.assert_array_equal(chosen.square, found.square.iloc[:2, :2])
     np.testing.assert_allclose(chosen.decomposed().values.sum(axis=0), chosen.values)
@@ -62,7 +62,7 @@ def compared_layers(name, layers):
     moments = similarity_moments(
         similarity, [lambda own=own: own for own in squared], columns, folds
     )
-    in_place = moments.in_place_of_ranks(pairs.statistics.moments)
+    in_place = moments.replace_ranks(pairs.statistics.moments)
     statistics = replace(pairs.statistics, moments=in_place)
     return ComparedLayers(similarity, statistics, pairs.units, squared)
 
@@ -85,13 +85,15 @@ def test_intervals_are_those_of_stimuli_left_out_and_compared_anew(name):
 
 def explicit_terms(name, features, layers, folds, rows):
     """The similarity of some stimuli alone, as if the others had never been there, and terms."""
-    some = layer_pairs(features, layers, np.arange(N), folds).statistics.columns.of_stimuli(rows)
+    some = layer_pairs(features, layers, np.arange(N), folds).statistics.columns.select_stimuli(
+        rows
+    )
     squared = [explicit.squared(layer[rows]) for layer in layers]
     few = layer_pairs(features.iloc[rows], [layer[rows] for layer in layers], rows, folds[rows])
     moments = similarity_moments(
         SIMILARITIES[name], [lambda own=own: own for own in squared], some, folds[rows]
     )
-    terms = decompose(moments.in_place_of_ranks(few.statistics.moments)).values
+    terms = decompose(moments.replace_ranks(few.statistics.moments)).values
     return moments.values, terms
 
 
@@ -169,7 +171,7 @@ def test_intervals_of_all_layers_take_it_by_its_name(planted, name):
     np.testing.assert_allclose(every.values, values, atol=1e-12)
     np.testing.assert_array_equal(every.scores, of_rsa.scores)
     assert LAYER_INTERVALS.find(SelectionContext(whole, chosen, store)).similarity == name
-    compared = ComparedLayers.of(whole, chosen, store)
+    compared = ComparedLayers.from_analysis(whole, chosen, store)
     without = compared.among(compared.units.blocks().weights[3] > 0)[0]
     np.testing.assert_allclose(every.values_without[3], without, atol=1e-6)
     assert len(every.terms) == (3 if name == "cka" else 0)

@@ -27,7 +27,7 @@ from mlem_core.inference.intervals import Left
 
 def one_layer(n):
     names = [f"s{at}" for at in range(n)]
-    return Members.of([Member(name, name) for name in names], [(name, 0) for name in names])
+    return Members.from_table([Member(name, name) for name in names], [(name, 0) for name in names])
 
 
 @pytest.mark.parametrize("most", [1000, 40])
@@ -43,7 +43,7 @@ def test_halves_share_no_sentence_and_have_every_fold(most):
 
 def test_squares_of_profiles_are_products_of_differences_at_equal_depth():
     layers = [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("b", 2)]
-    members = Members.of([Member("a", "a"), Member("b", "b")], layers)
+    members = Members.from_table([Member("a", "a"), Member("b", "b")], layers)
     first, second = np.random.default_rng(0).standard_normal((2, 5, 3))
     expected = [
         ((first[i] - first[j]) * (second[i] - second[j])).sum() for i, j in ((0, 2), (1, 4))

@@ -16,10 +16,10 @@ from mlem_core.extensions.systems.model_groups import (
     Members,
     best_match_distances,
     group_means,
+    group_similarities,
     model_similarity,
     warped_distance,
     warping_path,
-    within_and_between,
 )
 from mlem_core.extensions.systems.summary import GroupSummary
 
@@ -29,7 +29,7 @@ LAYERS = [(model, n) for model in ("b0", "a0", "a1", "c", "a2", "b1") for n in r
 
 def members(groups=GROUPS, layers=LAYERS):
     models = list(dict.fromkeys(model for model, _ in layers))
-    return Members.of(GroupOptions(groups=groups).models_table(models), layers)
+    return Members.from_table(GroupOptions(groups=groups).models_table(models), layers)
 
 
 def symmetric(rng, *shape):
@@ -91,7 +91,7 @@ def test_mean_profiles_have_the_t_interval_over_members():
 
 def test_profiles_of_members_of_different_depth_stand_at_those_of_the_shallowest():
     layers = [("l", n) for n in range(5)] + [("s", n) for n in range(3)]
-    values = members((("g", ("l", "s")),), layers).profiles_of(0, np.arange(8.0)[:, None])
+    values = members((("g", ("l", "s")),), layers).member_profiles(0, np.arange(8.0)[:, None])
     assert values[:, :, 0].tolist() == [[0, 2, 4], [5, 6, 7]]
 
 
@@ -107,7 +107,7 @@ def test_means_of_pairs_one_by_one(weights):
     pairs = [(i, j) for i, j in itertools.combinations(drawn, 2) if i != j]
     given = None if weights is None else np.array(weights, dtype=float)
     means = group_means(matrix, group_of, given)
-    found = np.moveaxis(within_and_between(matrix, group_of, given), -1, 0)
+    found = np.moveaxis(group_similarities(matrix, group_of, given), -1, 0)
 
     def mean(wanted):
         own = [matrix[:, i, j] for i, j in pairs if wanted(group_of[i], group_of[j])]
@@ -132,7 +132,7 @@ def test_means_of_pairs_one_by_one(weights):
 
 
 def test_without_two_members_of_a_group_there_is_no_universality():
-    within, between, ratio = within_and_between(np.ones((3, 3)), np.arange(3))
+    within, between, ratio = group_similarities(np.ones((3, 3)), np.arange(3))
     assert np.isnan(within) and between == 1 and np.isnan(ratio)
 
 

@@ -40,7 +40,7 @@ def meg(tmp_path_factory):
     return folder, arrays
 
 
-def spec_of(folder, files, **more):
+def build_spec(folder, files, **more):
     named = tuple((name, str(folder / f"{file}.npz")) for name, file in files.items())
     return AnalysisSpec(str(folder / "tones.csv"), representations=named, **RIDGE | more)
 
@@ -59,7 +59,7 @@ def test_ceilings_are_those_of_rsatoolbox(meg, tmp_path, form):
     of_subjects = [form(rows) for rows in arrays["100 ms"]]
     np.savez(folder / "it.npz", IT=np.stack(of_subjects))
     given = {"precomputed": ("it",)} if form != np.asarray else {"subjects": "it=all"}
-    analysis = run(spec_of(folder, {"it": "it"}, **given), Store(tmp_path))
+    analysis = run(build_spec(folder, {"it": "it"}, **given), Store(tmp_path))
     names = tuple(f"it@subject{n}" for n in (1, 2, 3, 4))
     assert analysis.spec.groups == (("it", names),)
     (found,) = noise_ceilings(analysis, Store(tmp_path)).itertuples(index=False)
@@ -78,7 +78,7 @@ def test_ceilings_are_of_the_pairs_that_are_compared_and_of_several_files(meg, t
     files = {f"s{n}": f"s{n}" for n in range(SUBJECTS)}
     at, groups = TIMES.index(200), (("brains", tuple(files)),)
     more = {"groups": groups, "pairs": 900, "layers": (at,)}
-    analysis = run(spec_of(folder, files, **more), Store(tmp_path))
+    analysis = run(build_spec(folder, files, **more), Store(tmp_path))
     found = noise_ceilings(analysis, Store(tmp_path)).set_index("layer")
     i, j = analysis.design.ends(np.arange(analysis.design.n_pairs))
     ranks = [rankdata(squareform(pdist(rows))[i, j]) for rows in arrays["200 ms"]]
@@ -90,7 +90,7 @@ def test_ceilings_are_of_the_pairs_that_are_compared_and_of_several_files(meg, t
     # Where one file has other names than the others, a number is not one layer.
     odd = {f"{ms + 20} ms": arrays[f"{ms} ms"][0] for ms in TIMES}
     np.savez(folder / "odd.npz", **odd)
-    other = run(spec_of(folder, files | {"s0": "odd"}, **more | {"pairs": 0}), Store(tmp_path))
+    other = run(build_spec(folder, files | {"s0": "odd"}, **more | {"pairs": 0}), Store(tmp_path))
     assert noise_ceilings(other, Store(tmp_path)).empty
 
 
@@ -120,7 +120,9 @@ def test_the_onset_of_a_feature_and_the_ceiling_are_seen_over_time(meg, tmp_path
     shares = table[table["model"] == "features"].set_index("group_layer")["share_of_upper"]
     assert shares[:onset].max() < 0.3 < shares[onset:].min()
 
-    spec = spec_of(folder, {"meg": "meg", "truth": "truth"}, subjects="meg=all", axes="meg=time:ms")
+    spec = build_spec(
+        folder, {"meg": "meg", "truth": "truth"}, subjects="meg=all", axes="meg=time:ms"
+    )
     analysis = run(spec, Store())
     chosen = analysis.select(layers=[one for one in analysis.layers if one[0] != "truth"])
     shown = FigureContext(analysis, chosen, Store())

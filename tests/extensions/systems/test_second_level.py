@@ -7,7 +7,7 @@ from scipy.stats import spearmanr
 from sklearn.linear_model import Ridge
 
 from mlem_core.cli.commands import main
-from mlem_core.extensions.systems.group_spec import labels_of
+from mlem_core.extensions.systems.group_spec import labels_by_factor
 from mlem_core.extensions.systems.model_groups import Squares
 from mlem_core.extensions.systems.properties import Properties, kind_and_values, read_systems
 from mlem_core.extensions.systems.property_tests import (
@@ -48,7 +48,7 @@ def test_it_is_ridge_on_explicit_pairs_and_names_the_planted_property():
     assert of.loc["date", "lower"] > 0.3 and of.loc["date", "p"] < 0.01
     assert (of.loc[["family", "size"], "importance"].abs() < 0.1).all()
 
-    divisions = Divisions.of(distances**2, properties, np.arange(20))
+    divisions = Divisions.from_targets(distances**2, properties, np.arange(20))
     falls = []
     for division, folds in enumerate(divisions.folds):
         for fold in range(folds.max() + 1):
@@ -93,7 +93,7 @@ def test_properties_that_tell_no_systems_apart_are_named(names, groups, kinds, n
         "each": list("abcdefghi"),
         "halves": list("xxxxyyyyy"),
     }
-    properties = Properties.of_cells({name: cells[name] for name in names}, groups, kinds)
+    properties = Properties.from_cells({name: cells[name] for name in names}, groups, kinds)
     measured = {"rsa": Squares(distances)} if is_measured else {}
     found = second_level(measured, properties, groups=list("ABCDEFGHI"))
     if properties.values and not is_measured:
@@ -129,11 +129,11 @@ def test_numbers_that_families_share_are_exchanged_by_families(clustered):
 
 def test_systems_drawn_once_have_the_importances_of_their_pairs_alone():
     properties, distances = systems(16, np.random.default_rng(2))
-    divisions = Divisions.of(distances**2, properties, np.arange(16))
+    divisions = Divisions.from_targets(distances**2, properties, np.arange(16))
     at = np.delete(np.arange(16), [3, 8])
     kept = np.isin(np.arange(16), at)
     expected = divisions.importances(distances[None] ** 2, kept[:, None] & kept)
-    drawn = divisions.of_systems(at).importances(distances[np.ix_(at, at)][None] ** 2)
+    drawn = divisions.select_systems(at).importances(distances[np.ix_(at, at)][None] ** 2)
     np.testing.assert_allclose(drawn, expected, atol=1e-12)
 
 
@@ -159,7 +159,7 @@ def test_properties_are_read_as_dates_sizes_and_classes(tmp_path):
     np.testing.assert_allclose(kind_and_values(["1e6", "1e9"])[1], [6, 9])
     assert kind_and_values(["rope", "", None])[1] == ["rope", "", ""]
     assert kind_and_values(["1", "9"], "log")[1] == pytest.approx(np.log10([1, 9]))
-    asked = Properties.of_cells(
+    asked = Properties.from_cells(
         {"a": ["1", "2"], "b": ["1", "2"]}, (), {"a": "class", "b": "ignore"}.items()
     )
     assert dict(asked.values) == {"a": ["1", "2"]}
@@ -185,12 +185,12 @@ def test_properties_are_read_as_dates_sizes_and_classes(tmp_path):
     )
     assert "a with b" in together.notes()[0]
     with refused("unknown property of the group", "'d'"):
-        Properties.of_cells({"a": ["1", "2"]}, [("g", ("d",))])
+        Properties.from_cells({"a": ["1", "2"]}, [("g", ("d",))])
 
 
 def test_the_table_of_families_has_43_models_of_10_families():
     table = read_systems("families")
-    cells = labels_of((), table["labels"], table["models"])
+    cells = labels_by_factor((), table["labels"], table["models"])
     assert len(table["models"]) == 43 and len(set(cells["family"])) == 10 and not table["groups"]
     kinds = {
         name: kind_and_values([cell or None for cell in own])[0] for name, own in cells.items()

@@ -9,7 +9,7 @@ from scipy.stats import t, ttest_1samp
 from mlem_core.analysis.context import SelectionContext
 from mlem_core.cli.commands import main
 from mlem_core.extensions.systems.mean_profiles import estimate, mean_estimate
-from mlem_core.extensions.systems.model_groups import within_and_between
+from mlem_core.extensions.systems.model_groups import group_similarities
 from mlem_core.extensions.systems.summary import GroupSummary
 from mlem_core.inference.intervals import Left
 from mlem_core.inference.layer_intervals import LAYER_INTERVALS
@@ -28,7 +28,7 @@ def test_intervals_hold_the_planted_truth(n_members):
     rng, hits, n = np.random.default_rng(0), np.zeros(3), 80
     for _ in range(n):
         matrix, stimuli, group_of = drawn(rng, n_members)
-        one = estimate(within_and_between, matrix, group_of, stimuli, n_replicates=100)
+        one = estimate(group_similarities, matrix, group_of, stimuli, n_replicates=100)
         hits += (one.lower[0] <= TRUTH) & (one.upper[0] >= TRUTH)
     assert (hits / n >= 0.9).all()
 
@@ -36,7 +36,7 @@ def test_intervals_hold_the_planted_truth(n_members):
 def test_the_size_is_that_of_members_and_blocks_left_out():
     """By t with Welch's degrees of freedom, written out, where draws are symmetric enough."""
     matrix, stimuli, group_of = drawn(np.random.default_rng(1), 4)
-    whole = estimate(within_and_between, matrix, group_of, stimuli, n_replicates=2000)
+    whole = estimate(group_similarities, matrix, group_of, stimuli, n_replicates=2000)
     width = (whole.upper - whole.lower)[0, :2]
     kinds_of_pairs = [(g, h) for g in range(3) for h in range(g, 3)]
     same = np.array([g == h for g, h in kinds_of_pairs])
@@ -59,7 +59,7 @@ def test_the_size_is_that_of_members_and_blocks_left_out():
         values = [without(member) for member in np.flatnonzero(group_of == group)]
         variances.append(3 * np.var(values, axis=0))
         freedom.append(3)
-    left = within_and_between(stimuli.without, group_of)[:, 0, :2]
+    left = group_similarities(stimuli.without, group_of)[:, 0, :2]
     variances.append(standard_error(left, stimuli.sizes) ** 2)
     freedom.append(49)
     total = np.sum(variances, axis=0)
@@ -137,7 +137,7 @@ def test_means_and_intervals_are_those_of_the_seeds(analysis):
 def test_stimuli_make_intervals_wider_and_leave_one_seed_without(analysis, tmp_path):
     bounds = LAYER_INTERVALS.get(SelectionContext.from_analysis(analysis, Store(tmp_path)))
     both = GroupSummary(analysis, analysis.results(), bounds=bounds)
-    assert both.over_seeds == "seeds, and sentences and words"
+    assert both.seed_units == "seeds, and sentences and words"
     seeds = trajectories(analysis)
     width = [one["upper"] - one["lower"] for one in (seeds, both.trajectories)]
     known = seeds["seeds"] > 1

@@ -143,7 +143,7 @@ def test_the_cost_is_that_of_the_explicit_pairs(case):
     found = psd_cost(pairs, weights)
     assert found.shape == (2, 5)
     test = explicit.held_out(explicit.random_folds(80), 2)
-    x, columns = pairs.columns.of_pairs(*explicit.pairs(80))[test], pairs.columns
+    x, columns = pairs.columns.pair_values(*explicit.pairs(80))[test], pairs.columns
     for at in range(2):
         target = explicit.squared(explicit.random_layer(features, at))[test]
         own = weights[at, 2].copy()
