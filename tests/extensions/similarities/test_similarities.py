@@ -99,7 +99,7 @@ def test_neighbours_with_many_ties_are_those_of_every_row(seed):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(NEIGHBOURS + 2, 40))
     squared = explicit.squared(rng.integers(0, 4, (n, 2)).astype(float))
-    values, _ = SIMILARITIES["neighbours"].of(squared)
+    values, _ = SIMILARITIES["neighbours"].pair_values(squared)
     found = np.zeros((n, n))
     i, j = explicit.pairs(n)
     found[i, j], found[j, i] = values
