@@ -1,9 +1,7 @@
 """Files from outside: read as they are meant, with a notice of what is hardly meant, or refused."""
 
-from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, islice
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,12 +10,12 @@ from helpers import (
     hostile_arrays,
     hostile_matrices,
     hostile_tables,
-    hostile_treebanks,
     hostile_workbooks,
 )
+from helpers.damaging import damaged_bytes
 from helpers.feeding import Found, Hostile, feed, no_sentence
 from helpers.hostile_arrays import N, Part
-from helpers.hostile_matrices import Order
+from helpers.hostile_matrices import same_order
 from helpers.inputs import refused
 from helpers.tiny import sentence_stimuli, word_stimuli
 
@@ -28,14 +26,15 @@ from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
 from mlem_core.representations.layers import from_file
 from mlem_core.representations.loading import open_model
 from mlem_core.representations.tokens import tokenize
+from mlem_core.stimuli.datasets import SETS
 
 # What `lint` says of a column because of how its values are related is said of any good one too.
 ABOUT_CELLS = ("identifier", "duplicates", "missing", "range")
 LINTED: dict[str, str] = {}  # by the digest of stimuli: many files hold the same
 
 
-def differences(stimuli, meant, more):
-    """The columns that are not as they are meant; `more` features than those there may be."""
+def differences(stimuli, meant):
+    """The columns that are not as they are meant."""
     wrong = []
     truth = {**meant}
     if stimuli.sentences != truth.pop("sentence"):
@@ -47,7 +46,7 @@ def differences(stimuli, meant, more):
     if ids and stimuli.groups.tolist() != pd.factorize(np.array(ids))[0].tolist():
         wrong.append("sentence_id")
     features = {feature.name for feature in stimuli.features}
-    wrong += sorted((set() if more else features - set(truth)) | (set(truth) - features))
+    wrong += sorted(features ^ set(truth))
     for name in set(truth) & features:
         own = [None if pd.isna(x) else x for x in stimuli.values(name)]
         same = len(own) == len(truth[name]) and all(
@@ -77,25 +76,30 @@ def read(path):
         assert len(note.splitlines()) == 1, note
     assert len(stimuli) >= 2 and stimuli.features
     said = "\n".join([*stimuli.notes, linted(stimuli) if len(stimuli) < 1_000 else ""]).strip()
-    return Found(said, lambda meant: differences(stimuli, meant, path.suffix == ".conllu"))
+    return Found(said, lambda meant: differences(stimuli, meant))
 
 
-def files(what, seed, n_damaged):
-    """All files; those that are damaged are the last."""
-    if what == "treebanks":
-        made = hostile_treebanks
-        return chain(made.changed(seed), made.damages(seed, n_damaged))
-    made, sheet = hostile_tables, hostile_tables.plain(False, seed)
+def treebanks(seed, n):
+    """Sentences of the shipped treebank with bytes changed."""
+    blocks = SETS["treebank"].file.read_text("utf-8").split("\n\n")[:8]
+    good, pieces = {".conllu": ["\n\n".join([*blocks, ""]).encode()]}, ("\0", "\t", "1-2", "\u2028")
+    for name, suffix, data in damaged_bytes(good, seed, n, [*map(str.encode, pieces)]):
+        yield Hostile(name, suffix, data, fate="any")
+
+
+def tables(seed, n_damaged):
+    """All tables; those that are damaged are the last."""
+    sheet = hostile_tables.plain(False, seed)
+    workbooks = hostile_workbooks.workbooks(sheet.grid, sheet.truth)
     return chain(
-        made.changed(seed), made.files(seed), hostile_workbooks.workbooks(sheet.grid, sheet.truth),
-        made.disguises(), made.odd(),
-        made.damages(seed, n_damaged),
+        hostile_tables.changed(seed), hostile_tables.files(seed), workbooks, hostile_tables.odd(),
+        hostile_tables.damages(seed, n_damaged),
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("what", "step"), [("tables", 23), ("treebanks", 9)])
-def test_some_files(what, step, tmp_path, monkeypatch):
-    fates = feed(islice(files(what, 1, 80), 0, None, step), read, tmp_path, monkeypatch)
+def test_some_files(tmp_path, monkeypatch):
+    files = chain(islice(tables(1, 80), 0, None, 21), treebanks(1, 15))
+    fates = feed(files, read, tmp_path, monkeypatch)
     fates.none_fails()
     assert min(fates.counts[fate] for fate in ("result", "noticed", "refused")) > 2, fates
 
@@ -103,9 +107,11 @@ def test_some_files(what, step, tmp_path, monkeypatch):
 @pytest.mark.faults
 @pytest.mark.parametrize(("what", "n_damaged"), [("tables", 1_200), ("treebanks", 400)])
 def test_all_files(what, n_damaged, tmp_path, monkeypatch, capsys):
-    more = hostile_workbooks.swelling(hostile_tables.plain(True, 0).grid)
-    every = chain(files(what, 2, n_damaged), more if what == "tables" else ())
-    feed(every, read, tmp_path, monkeypatch).none_fails(what, capsys)
+    files = treebanks(2, n_damaged)
+    if what == "tables":
+        swelling = hostile_workbooks.swelling(hostile_tables.plain(True, 0).grid)
+        files = chain(tables(2, n_damaged), swelling)
+    feed(files, read, tmp_path, monkeypatch).none_fails(what, capsys)
 
 
 STIMULI = sentence_stimuli([f"Sentence {'x' * i} ends." for i in range(N)])
@@ -130,36 +136,38 @@ def read_arrays(path):
     return Found("\n".join(said), partial(other_layers, layers))
 
 
-def distances(path, metric):
+def read_distances(path, metric):
     """The distances of the first layer of a file."""
     source = from_file(path, STIMULI, distances=metric == PRECOMPUTED)
     if not source.layers:
         raise InputError(source.left_out[0])
-    order = Order(squared_distances(source[source.layers[0]], metric))
+    distances = np.asarray(squared_distances(source[source.layers[0]], metric))
     said = "\n".join((*source.left_out, *source.notes))
-    return Found(said, lambda holds: [] if order.same(holds) else [""])
+    return Found(said, lambda holds: [] if same_order(distances, holds) else [""])
 
 
-METRICS = ("euclidean", "manhattan", "cosine", "correlation")
-ODD: dict[str, tuple[Callable[[int], Iterator[Hostile]], Callable[[Path], Found]]] = {
-    "arrays": (hostile_arrays.odd, read_arrays),
-    "precomputed": (hostile_matrices.precomputed, partial(distances, metric=PRECOMPUTED)),
-}
-for name in METRICS:
-    ODD[name] = partial(hostile_matrices.layers, metric=name), partial(distances, metric=name)
+METRICS = ("euclidean", "manhattan", "cosine", "correlation", PRECOMPUTED)
 
 
-def test_made_up_files_and_some_that_are_damaged(tmp_path, monkeypatch):
-    made = chain(hostile_arrays.made_up(), hostile_arrays.odd(3), hostile_arrays.damages(0, 200))
+def matrices(seed, metric):
+    """Files of distances, or of layers whose distances are known."""
+    made = hostile_matrices
+    return made.precomputed(seed) if metric == PRECOMPUTED else made.layers(seed, metric)
+
+
+def test_odd_arrays_and_some_that_are_damaged(tmp_path, monkeypatch):
+    made = chain(
+        hostile_arrays.any_content(), hostile_arrays.odd(3), hostile_arrays.damages(0, 200)
+    )
     fates = feed(made, read_arrays, tmp_path, monkeypatch)
     fates.none_fails()
     assert fates.counts["result"] > 100 and fates.counts["refused"] > 100, fates
 
 
-@pytest.mark.parametrize("what", [one for one in ODD if one != "arrays"])
-def test_some_matrices_and_layers_of_known_distances(what, tmp_path, monkeypatch):
-    made, reader = ODD[what]
-    feed(islice(made(7), 0, None, 3), reader, tmp_path, monkeypatch).none_fails()
+@pytest.mark.parametrize("metric", METRICS)
+def test_some_matrices_and_layers_of_known_distances(metric, tmp_path, monkeypatch):
+    reader = partial(read_distances, metric=metric)
+    feed(islice(matrices(7, metric), 0, None, 3), reader, tmp_path, monkeypatch).none_fails()
 
 
 def test_files_that_would_fill_the_memory_are_refused(tmp_path, monkeypatch):
@@ -170,17 +178,15 @@ def test_files_that_would_fill_the_memory_are_refused(tmp_path, monkeypatch):
 
 @pytest.mark.faults
 def test_all_files_of_arrays(tmp_path, monkeypatch, capsys):
-    made_up, bombs = hostile_arrays.made_up(), hostile_arrays.bombs()
-    made = chain(made_up, bombs, hostile_arrays.damages(1, 3_000))
-    feed(made, read_arrays, tmp_path, monkeypatch).none_fails("arrays", capsys)
+    every = chain(*map(hostile_arrays.odd, range(3)), hostile_arrays.damages(1, 3_000))
+    feed(every, read_arrays, tmp_path, monkeypatch).none_fails("arrays", capsys)
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("what", ODD)
-def test_odd_files_hold_what_is_written_beside_them(what, seed, tmp_path, monkeypatch, capsys):
-    made, reader = ODD[what]
-    feed(made(seed), reader, tmp_path, monkeypatch).none_fails(f"odd {what}", capsys)
+@pytest.mark.parametrize("metric", METRICS)
+def test_all_matrices_and_layers_of_known_distances(metric, tmp_path, monkeypatch, capsys):
+    reader, made = partial(read_distances, metric=metric), (matrices(n, metric) for n in range(3))
+    feed(chain(*made), reader, tmp_path, monkeypatch).none_fails(metric, capsys)
 
 
 ROWS = 40

@@ -1,7 +1,7 @@
 """Files of arrays: in any format, type and order, damaged, lying, swelling; the same for a seed.
 
-Each comes with the layers that it holds, written down beside it, or has to be refused; of a few
-nobody can say (`ANY`).
+Each comes with the layers that it holds, written down beside it, or has to be refused (None); of a
+few nobody can say (`ANY`).
 """
 
 import io
@@ -25,10 +25,12 @@ class Part(dict):
     """Layers of which some may be missing."""
 
 
+ANY = Part()
+BOTH, BINARY = (".npz", ".safetensors"), (".npz", ".npy", ".safetensors")
 # Whole numbers from 0 to 100, which every kind of numbers holds, and both arrays differ.
 PLAIN = {
     layer: np.random.default_rng(layer).integers(0, 100, (N, UNITS)).astype(float)
-    for layer in (0, 3)
+    for layer in (0, 1)
 }
 
 
@@ -40,13 +42,11 @@ def _members(arrays):
     return {f"{name}.npy": _npy(array) for name, array in _named(arrays).items()}
 
 
-NAMED = _named(PLAIN)
-SUFFIXES = (".npz", ".npy", ".safetensors", ".csv")
-BOTH = (".npz", ".safetensors")
-ANY = Part()
+def _npy(array):
+    return content(".npy", {"": array})
 
 
-def content(suffix, arrays=NAMED, *, pack=False):
+def content(suffix, arrays, *, pack=False):
     """The arrays as bytes of a file; .npy and .csv hold the first of them."""
     file, first = io.BytesIO(), next(iter(arrays.values()))
     if suffix == ".npz":
@@ -61,24 +61,17 @@ def content(suffix, arrays=NAMED, *, pack=False):
     return file.getvalue()
 
 
-def _file(name, suffix, data, holds, fate=None):
-    """A file that holds these layers and nothing else; of None it has to be refused."""
+def hostile(name, suffix, data, holds, fate=None):
+    """A file that holds this and nothing else; of None it has to be refused."""
     expected = "refused" if holds is None else "any" if holds is ANY else "read"
-    return Hostile(name, suffix, data, holds, fate or expected)
+    raw = data.encode() if isinstance(data, str) else data
+    return Hostile(name, suffix, raw, holds, fate or expected)
 
 
-def _each(name, array, holds, fate=None, suffixes=SUFFIXES[:3]):
+def _each(name, array, holds, fate=None, suffixes=BINARY):
     """One layer in several formats."""
     for suffix in suffixes:
-        yield _file(name, suffix, content(suffix, {"layer_00": array}), holds, fate)
-
-
-def _npy(array):
-    return content(".npy", {"": array})
-
-
-def _made(rng):
-    return {layer: rng.standard_normal((N, UNITS)).round(6) for layer in range(2)}
+        yield hostile(name, suffix, content(suffix, {"layer_00": array}), holds, fate)
 
 
 def header(text, data=b"", version=(1, 0)):
@@ -88,43 +81,8 @@ def header(text, data=b"", version=(1, 0)):
     return b"\x93NUMPY" + bytes(version) + length + raw + data
 
 
-def made_up():
-    return chain(disguises(), headers(), names())
-
-
-def odd(seed):
-    """Files in which a second reading could find other numbers."""
-    rng = np.random.default_rng(seed)
-    return chain.from_iterable(make(rng) for make in (types, shapes, values, zips, tensors, tables))
-
-
-def disguises():
-    """Files that hold the plain arrays, as they are in another format, type or order."""
-    for kind in ("<f8", ">f4", "<f2", "i1", "u1", ">i4", "<u8"):
-        for order in "CF":
-            arrays = {name: array.astype(kind, order=order) for name, array in NAMED.items()}
-            for pack in (False, True):
-                data = content(".npz", arrays, pack=pack)
-                yield _file(f"disguise {kind} {order} {pack}", ".npz", data, PLAIN)
-            data = content(".npy", arrays)
-            yield _file(f"disguise {kind} {order}", ".npy", data, {0: PLAIN[0]})
-            if kind[0] != ">":
-                data = content(".safetensors", arrays)
-                yield _file(f"disguise {kind} {order}", ".safetensors", data, PLAIN)
-    members = _members(PLAIN)
-    for how in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
-        yield _file(f"disguise {how}", ".npz", packed(members, how), PLAIN)
-    swapped = dict(reversed(members.items()))
-    yield _file("disguise swapped", ".npz", packed(swapped, note=b"by hand"), PLAIN)
-    yield _file("disguise prefix", ".npz", b"#!/bin/sh\n" + packed(members), PLAIN, "or refused")
-    renamed = {"layer_0": PLAIN[0], "layer_0003": PLAIN[3]}
-    beside = {**renamed, "names": np.arange(3.0), "mask": np.ones((2, 2))}
-    for suffix in BOTH:
-        yield _file("disguise others beside", suffix, content(suffix, beside), PLAIN)
-
-
-def headers():
-    """Arrays whose header is odd, as .npy and in an .npz file."""
+def any_content():
+    """Arrays with odd headers and odd names, of which nobody knows what they mean."""
     data = PLAIN[0].tobytes()
     good = {"descr": "'<f8'", "fortran_order": "False", "shape": f"({N}, {UNITS})"}
     odd = (
@@ -139,23 +97,15 @@ def headers():
     for text in texts:
         for version in ((1, 0), (2, 0), (9, 9)):
             array = header(text, data, version)
-            yield _file(f"header {text[:70]} {version[0]}", ".npy", array, ANY)
+            yield hostile(f"header {text[:70]} {version[0]}", ".npy", array, ANY)
         inside = packed({"layer_00.npy": header(text, data)})
-        yield _file(f"header {text[:70]}", ".npz", inside, ANY)
-
-
-def names():
-    """Arrays with odd names, many of them, or two of one name."""
+        yield hostile(f"header {text[:70]}", ".npz", inside, ANY)
     for name in ("layer_" + "9" * 20, "layer_" + "0" * 500 + "9" * 18, "layer_01\nlayer_02",
                  "", "../../x", "/etc/x", "a\\..\\b", "\x1b[31m", "é" * 200):  # fmt: skip
-        data = packed({f"{name}.npy": content(".npy")})
-        yield _file(f"names {name[:30]!r}", ".npz", data, ANY)
+        yield hostile(f"name {name[:30]!r}", ".npz", packed({f"{name}.npy": _npy(PLAIN[0])}), ANY)
         data = safetensors.numpy.save({name: PLAIN[0]})
-        yield _file(f"names {name[:30]!r}", ".safetensors", data, ANY)
-    yield _file("names folder", ".npz", packed({"layer_00.npy/": b""}), ANY)
-    yield _file("names none", ".npz", packed({}), None)
-    many = {f"layer_{i:05d}": np.zeros((N, 1), np.float32) for i in range(5_000)}
-    yield _file("names many", ".safetensors", safetensors.numpy.save(many), None)
+        yield hostile(f"name {name[:30]!r}", ".safetensors", data, ANY)
+    yield hostile("name of a folder", ".npz", packed({"layer_00.npy/": b""}), ANY)
 
 
 def bombs():
@@ -164,11 +114,27 @@ def bombs():
     wide = header(b" " * 2**25, version=(2, 0))
     for name, data in {"of a lie": lie, "in a header": wide}.items():
         inside = packed({"layer_00.npy": data}, zipfile.ZIP_DEFLATED)
-        yield _file(f"bomb {name}", ".npz", inside, None)
+        yield hostile(f"bomb {name}", ".npz", inside, None)
+    yield hostile("no array", ".npz", packed({}), None)
+    many = {f"layer_{i:05d}": np.zeros((N, 1), np.float32) for i in range(5_000)}
+    yield hostile("many arrays", ".safetensors", safetensors.numpy.save(many), None)
+
+
+def odd(seed):
+    """Files in which a second reading could find other numbers."""
+    rng = np.random.default_rng(seed)
+    return chain.from_iterable(make(rng) for make in (types, shapes, values, zips, tensors, tables))
 
 
 def types(rng):
     """Kinds of numbers: what a float64 holds is read, all else is refused or said."""
+    for kind, order in product(("<f8", ">f4", "<f2", "i1", "u1", ">i4", "<u8"), "CF"):
+        arrays = {n: array.astype(kind, order=order) for n, array in _named(PLAIN).items()}
+        for suffix, pack in ((".npz", False), (".npz", True), (".safetensors", False)):
+            if suffix == ".npz" or kind[0] != ">":
+                data = content(suffix, arrays, pack=pack)
+                yield hostile(f"type {kind} {order} {pack}", suffix, data, PLAIN)
+        yield hostile(f"type {kind} {order}", ".npy", content(".npy", arrays), {0: PLAIN[0]})
     one = rng.standard_normal((N, UNITS))
     under = (one * 1e-6).astype("f2")
     with np.errstate(over="ignore"):
@@ -186,8 +152,6 @@ def types(rng):
         "one field": one.astype([("x", "f8")]), "whole objects": np.ones((N, UNITS), object),
     }.items():  # fmt: skip
         yield from _each(f"type {name}", array, None, suffixes=(".npz", ".npy"))
-    wrong = {"layer_00": one, "layer_01": one + 1j}
-    yield _file("type one complex of two", ".npz", content(".npz", wrong), None)
 
 
 def shapes(rng):
@@ -198,7 +162,7 @@ def shapes(rng):
         wide = "f8" if kind == "<i4" else np.result_type(kind, "f4")
         mean = array.astype(wide).mean(0, dtype="f8")
         data = content(".npz", {"layer_00": array})
-        yield _file(f"shape repetitions {kind}", ".npz", data, {0: mean})
+        yield hostile(f"shape repetitions {kind}", ".npz", data, {0: mean})
     for name, array in {
         "transposed": one.T, "flat": one.ravel(), "number": np.array(1.0), "no units": one[:, :0],
         "stimuli first": three.transpose(1, 0, 2), "four": three[None], "one less": one[1:],
@@ -206,36 +170,35 @@ def shapes(rng):
     }.items():  # fmt: skip
         for suffix in BOTH:
             data = content(suffix, {"layer_00": one, "layer_01": array})
-            yield _file(f"shape {name}", suffix, data, None)
+            yield hostile(f"shape {name}", suffix, data, None)
     yield from _each("shape one unit", one[:, :1], {0: one[:, :1]})
     text = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({N}, {UNITS}), }}"
     longs = text.replace(f"({N}, {UNITS})", f"({N}L, {UNITS}L)")
+    fewer = text.replace(f"{UNITS})", f"{UNITS - 1})")
     raw, turned = one.tobytes(), one.ravel().reshape(N, UNITS, order="F")
     for name, data, holds, fate in (
-        ("unaligned", header(text + " \n", raw), one, None),
-        ("of Python 2", header(longs, raw), one, "or refused"),
-        ("version 3", header(text, raw, (3, 0)), one, "or refused"),
-        ("with columns for rows", header(text.replace("False", "True"), raw), turned, None),
+        ("unaligned", header(text + " \n", raw), {0: one}, None),
+        ("of Python 2", header(longs, raw), {0: one}, "or refused"),
+        ("version 3", header(text, raw, (3, 0)), {0: one}, "or refused"),
+        ("columns for rows", header(text.replace("False", "True"), raw), {0: turned}, None),
+        ("fewer units than numbers", header(fewer, raw), None, None),
     ):
-        yield _file(f"shape header {name}", ".npy", data, {0: holds}, fate)
+        yield hostile(f"shape header {name}", ".npy", data, holds, fate)
     for name, more in {"two": _npy(one + 1), "a line": b"\n"}.items():
-        yield _file(f"shape {name} behind the array", ".npy", _npy(one) + more, None)
+        yield hostile(f"shape {name} behind the array", ".npy", _npy(one) + more, None)
         inside = packed({"layer_00.npy": _npy(one) + more})
-        yield _file(f"shape {name} behind the array", ".npz", inside, None)
-    fewer = text.replace(f"{UNITS})", f"{UNITS - 1})")
-    yield _file("shape fewer units than numbers", ".npy", header(fewer, raw), None)
+        yield hostile(f"shape {name} behind the array", ".npz", inside, None)
 
 
 def values(rng):
-    """Numbers of any size, and such as are none."""
-    both = _made(rng)
-    one, at = both[0], (int(rng.integers(N)), int(rng.integers(UNITS)))
+    """Numbers of any size."""
+    one, at = rng.standard_normal((N, UNITS)), (int(rng.integers(N)), int(rng.integers(UNITS)))
     for bad in (np.nan, -np.inf):
-        marred = {**both, 1: both[1].copy()}
-        marred[1][at] = bad
+        marred = one.copy()
+        marred[at] = bad
         for suffix in BOTH:
-            data = content(suffix, _named(marred))
-            yield _file(f"value {bad} in one cell", suffix, data, {0: one}, "or said")
+            data = content(suffix, _named({0: one, 1: marred}))
+            yield hostile(f"value {bad} in one cell", suffix, data, {0: one}, "or said")
     for name, array in {
         "huge": one * 2.0**900, "denormal": one * 2.0**-1060, "minus zero": one * -0.0,
         "one huge": np.where(one == one[at], 1e300, one), "alike": np.repeat(one[:1], N, axis=0),
@@ -245,11 +208,6 @@ def values(rng):
         yield from _each(f"value {name}", array, {0: array}, "or said")
 
 
-def _entry(data, at):
-    """Where the entry of a member in the central directory begins."""
-    return [found.start() for found in re.finditer(rb"PK\x01\x02", data)][at]
-
-
 def _patched(data, place, form, value):
     new = struct.pack(form, value)
     return data[:place] + new + data[place + len(new) :]
@@ -257,47 +215,49 @@ def _patched(data, place, form, value):
 
 def zips(rng):
     """Archives in which the directory and the members say different things."""
-    both = _made(rng)
-    other = {layer: array + 1 for layer, array in both.items()}
-    members = _members(both)
-    first, second = members["layer_00.npy"], members["layer_01.npy"]
+    members = _members(PLAIN)
+    first, second = members.values()
+    other = {layer: array + 1 for layer, array in PLAIN.items()}
     for how in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         plain = packed(members, how)
-        central = _entry(plain, 0)
+        # Where the entries of both members begin in the directory.
+        entry, next_entry = (found.start() for found in re.finditer(rb"PK\x01\x02", plain))
+        (there,) = struct.unpack_from("<I", plain, next_entry + 42)
         hidden = packed({**members, "layer_0x.npy": second}, how)
-        yield _file(f"zip a name twice {how}", ".npz",
-                    hidden.replace(b"layer_0x.npy", b"layer_00.npy"), None)  # fmt: skip
-        method = 0 if how else 8
-        for field, place, form, value in (
-            ("crc", 16, "<I", 0), ("size", 24, "<I", 0), ("packed size", 20, "<I", 0),
-            ("method", 10, "<H", method), ("flags", 8, "<H", 1),
-        ):  # fmt: skip
-            data = _patched(plain, central + place, form, value)
-            yield _file(f"zip other {field} in the directory {how}", ".npz", data, None)
-        for field, place, form in (("crc", 14, "<I"), ("size", 22, "<I"), ("method", 8, "<H")):
-            data = _patched(plain, place, form, 99)
-            yield _file(f"zip other {field} at the member {how}", ".npz", data, both, "or refused")
-        renamed = plain.replace(b"layer_00.npy", b"layer_05.npy", 1)
-        yield _file(f"zip other name at the member {how}", ".npz", renamed, None)
-        # The directory leads to the second member under both names.
-        (there,) = struct.unpack_from("<I", plain, _entry(plain, 1) + 42)
-        swapped = _patched(plain, central + 42, "<I", there)
-        yield _file(f"zip two names for one member {how}", ".npz", swapped, None)
-        behind = plain + packed(_members(other), how)
-        yield _file(f"zip before a zip {how}", ".npz", behind, other, "or refused")
         forged = packed({**members, "layer_01.npy": _npy(other[1])}, how)
-        crc = _patched(forged, _entry(forged, 1) + 16, "<I", zlib.crc32(second))
-        yield _file(f"zip forged {how}", ".npz", crc, None)
         end = plain.rindex(b"PK\x05\x06")
         note = plain[:end] + _patched(plain[end:], 20, "<H", 22) + plain[end:]
-        yield _file(f"zip a directory in its comment {how}", ".npz", note, both, "or refused")
+        for name, data, holds in (
+            ("a name twice", hidden.replace(b"layer_0x.npy", b"layer_00.npy"), None),
+            ("other name at the member", plain.replace(b"layer_00", b"layer_05", 1), None),
+            ("two names for one member", _patched(plain, entry + 42, "<I", there), None),
+            ("forged", _patched(forged, next_entry + 16, "<I", zlib.crc32(second)), None),
+            ("before a zip", plain + packed(_members(other), how), other),
+            ("with a directory in its comment", note, PLAIN),
+            ("behind a line", b"#!/bin/sh\n" + plain, PLAIN),
+        ):
+            yield hostile(f"zip {name} {how}", ".npz", data, holds, holds and "or refused")
+        for field, place, form, value in (
+            ("crc", 16, "<I", 0), ("size", 24, "<I", 0), ("packed size", 20, "<I", 0),
+            ("method", 10, "<H", 0 if how else 8), ("flags", 8, "<H", 1),
+        ):  # fmt: skip
+            data = _patched(plain, entry + place, form, value)
+            yield hostile(f"zip other {field} in the directory {how}", ".npz", data, None)
+        for field, place, form in (("crc", 14, "<I"), ("size", 22, "<I"), ("method", 8, "<H")):
+            data = _patched(plain, place, form, 99)
+            yield hostile(
+                f"zip other {field} at its place {how}", ".npz", data, PLAIN, "or refused"
+            )
+    for how in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        swapped = packed(dict(reversed(members.items())), how, b"by hand")
+        yield hostile(f"zip swapped {how}", ".npz", swapped, PLAIN)
     for name in ("layer_0.npy", "layer_00.npy.npy", "LAYER_00.npy", "layer_02.NPY", "layer_02 .npy",
-                 "./layer_02.npy", "layer_-1.npy", "layer_٢.npy", "layer_02"):  # fmt: skip
+                 "./layer_02.npy", "layer_-1.npy", "layer_٢.npy", "names.npy", "0"):  # fmt: skip
         data = packed({"layer_00.npy": first, name: second})
-        yield _file(f"zip {name!r} beside", ".npz", data, {0: both[0]}, "or said")
+        yield hostile(f"zip {name!r} beside", ".npz", data, {0: PLAIN[0]}, "or said")
     for name in ("a\x1b[2Jb", "a\nb", "\u202eb", '"a"', "=1+1", "a" * 300, "v1", "V1\u200b"):
         data = packed({"V1.npy": first, f"{name}.npy": second})
-        yield _file(f"zip layers V1 and {name[:9]!r}", ".npz", data, both, "or said")
+        yield hostile(f"zip layers V1 and {name[:9]!r}", ".npz", data, PLAIN, "or said")
 
 
 def _tensors(about, data):
@@ -307,8 +267,7 @@ def _tensors(about, data):
 
 def tensors(rng):
     """Headers of .safetensors that lead elsewhere."""
-    both = _made(rng)
-    size, raw = 8 * N * UNITS, both[0].tobytes() + both[1].tobytes()
+    size, raw = 8 * N * UNITS, PLAIN[0].tobytes() + PLAIN[1].tobytes()
 
     def entry(begin, dtype="F64", units=UNITS, size=size):
         return {"dtype": dtype, "shape": [N, units], "data_offsets": [begin, begin + size]}
@@ -319,20 +278,20 @@ def tensors(rng):
         ("a hole", entry(size + 8), raw + bytes(8)), ("bytes behind", second, raw + bytes(8)),
         ("short", second, raw[:-8]), ("other size", entry(size, units=UNITS - 1), raw),
     ):  # fmt: skip
-        both_told = _tensors({"layer_00": first, "layer_01": other}, data)
-        yield _file(f"tensors {name}", ".safetensors", both_told, None)
+        both = _tensors({"layer_00": first, "layer_01": other}, data)
+        yield hostile(f"tensors {name}", ".safetensors", both, None)
     one, later = json.dumps(first), json.dumps(second)
     text = f'{{"layer_00": {one}, "layer_01": {later}, "layer_00": {later}}}'
-    yield _file("tensors another of one name", ".safetensors", _tensors(text, raw), None)
+    yield hostile("tensors another of one name", ".safetensors", _tensors(text, raw), None)
     crossed = _tensors(json.dumps({"layer_01": first, "layer_00": second}) + " " * 3, raw)
-    yield _file("tensors crossed", ".safetensors", crossed, {0: both[1], 1: both[0]})
-    top = both[0].astype("<f4").view("<u4") >> 16
+    yield hostile("tensors crossed", ".safetensors", crossed, {0: PLAIN[1], 1: PLAIN[0]})
+    top = rng.standard_normal((N, UNITS)).astype("<f4").view("<u4") >> 16
     kept = {0: (top << 16).astype("<u4").view("<f4")}
     for kind, data, holds in (
         ("BF16", top.astype("<u2").tobytes(), kept), ("F8_E4M3", bytes(N * UNITS), None),
     ):  # fmt: skip
-        told = _tensors({"layer_00": entry(0, kind, size=len(data))}, data)
-        yield _file(f"tensors {kind}", ".safetensors", told, holds)
+        both = _tensors({"layer_00": entry(0, kind, size=len(data))}, data)
+        yield hostile(f"tensors {kind}", ".safetensors", both, holds)
 
 
 def tables(rng):
@@ -345,21 +304,14 @@ def tables(rng):
 
     plain, names = text(rows), ",".join(f"unit{i}" for i in range(UNITS)) + "\n"
     comma = [[cell.replace(".", ",") for cell in row] for row in rows]
-    for name, data in {
+    counted = "".join(f"{i},{','.join(row)}\n" for i, row in enumerate(rows))
+    held = {
         "mark": "\ufeff" + plain, "windows": plain.replace("\n", "\r\n"), "header": names + plain,
         "empty lines": plain.replace("\n", "\n\n"), "exponents": plain.replace(",", "e0,"),
         "spaces": plain.replace(",", " , "), "no last line end": plain.rstrip("\n"),
         "quoted": text([[f'"{cell}"' for cell in row] for row in rows]),
-    }.items():  # fmt: skip
-        yield _file(f"table {name}", ".csv", data.encode(), {0: array})
-    at = int(rng.integers(1, N)), int(rng.integers(UNITS))
-    for cell in ("1_0", "１２", "1 2", "1,5", "0x1F", "1-", "nan", "", "½", "10%", "1\u00a0000",
-                 "1e400", '"', "\0"):  # fmt: skip
-        odd = [list(row) for row in rows]
-        odd[at[0]][at[1]] = f'"{cell}"' if "," in cell else cell
-        yield _file(f"table cell {cell[:20]!r}", ".csv", text(odd).encode(), None)
-    counted = "".join(f"{i},{','.join(row)}\n" for i, row in enumerate(rows))
-    for name, data in {
+    }  # fmt: skip
+    refused = {
         "decimal commas": text(comma, ";"), "tabs": text(rows, "\t"),
         "mixed separators": text(rows[:6]) + text(rows[6:], ";"),
         "a comma behind": plain.replace("\n", ",\n"), "one cell less": plain.replace(",", "", 1),
@@ -368,15 +320,28 @@ def tables(rng):
         "a row less": names + text(rows[1:]),
         "index without a name": "," + names + counted, "index of numbers": counted,
         "transposed": text([list(column) for column in zip(*rows, strict=True)]),
-        "JSON": json.dumps(array.tolist()),
-    }.items():  # fmt: skip
-        yield _file(f"table {name}", ".csv", data.encode(), None)
-    yield _file("table two bytes", ".csv", plain.encode("utf-16"), None)
+        "JSON": json.dumps(array.tolist()), "two bytes": plain.encode("utf-16"),
+    }  # fmt: skip
+    at = int(rng.integers(1, N)), int(rng.integers(UNITS))
+    for cell in ("1_0", "１２", "1 2", "1,5", "0x1F", "1-", "nan", "", "½", "10%", "1\u00a0000",
+                 "1e400", '"', "\0"):  # fmt: skip
+        odd = [list(row) for row in rows]
+        odd[at[0]][at[1]] = f'"{cell}"' if "," in cell else cell
+        refused[f"cell {cell[:20]!r}"] = text(odd)
+    for holds, files in (({0: array}, held), (None, refused)):
+        for name, data in files.items():
+            yield hostile(f"table {name}", ".csv", data, holds)
 
 
 def damages(seed, n):
     """The plain file with bytes changed; only .npz has checksums, of what is in the arrays."""
-    good = {suffix: [content(suffix), content(suffix, pack=True)] for suffix in SUFFIXES}
+    arrays = _named(PLAIN)
+    good = {
+        suffix: [content(suffix, arrays), content(suffix, arrays, pack=True)]
+        for suffix in (*BINARY, ".csv")
+    }
     for name, suffix, data in damaged_bytes(good, seed, n, most=1):
         npz = suffix == ".npz"
-        yield _file(name, suffix, data, Part(PLAIN) if npz else ANY, "or refused" if npz else None)
+        yield hostile(
+            name, suffix, data, Part(PLAIN) if npz else ANY, "or refused" if npz else None
+        )

@@ -269,7 +269,10 @@ def files(seed):
             "mixed line ends": "".join(s + ("\n", "\r\n", "\r")[i % 3] for i, s in
                                        enumerate(lines)),
             "blank lines": text.replace("\n", "\n\n"), "commas line": text + ",,,,\n",
-            "sep line": "sep=,\n" + text,
+            "sep line": "sep=,\n" + text, "spaces": text.replace(",noun,", ", noun ,"),
+            "columns reversed": text_of([row[::-1] for row in sheet.grid], ","),
+            "whole": text.replace("4321,", "4321.0,").replace("1450,", "1.45e3,"),
+            "empty column": "\n".join(f"{line}," for line in lines),
         }),
         ("refused", {"NUL in a cell": text.replace("noun", "no\0un", 1),
                      "a cell less in a row": text.replace(",1,", ",", 1)}),
@@ -290,38 +293,6 @@ def files(seed):
     for encoding in ("latin-1", "mac-roman", "cp850", "utf-16-le", "utf-32"):
         says = ("Windows-1252",) if encoding[:2] in ("la", "cp") else ()
         yield Hostile(f"file {encoding} True", ".csv", text.encode(encoding), truth, says=says)
-
-
-def disguises():
-    """Files that hold the plain table, and are read as that."""
-    sheet = plain(True, 0)
-    grid, truth, text = sheet.grid, sheet.truth, text_of(sheet.grid, ",")
-    commas = [[*row[:-1], row[-1].replace(".", ",")] for row in grid]
-    pos = [None if i % 5 == 1 else x for i, x in enumerate(truth["pos"])]
-    missing = zip(grid[1:], pos, strict=True)
-    gaps = [grid[0], *([*row[:2], x or "NA", *row[3:]] for row, x in missing)]
-    turned = text_of([row[::-1] for row in grid], ",")
-    quotings, encodings = (csv.QUOTE_MINIMAL, csv.QUOTE_ALL), ("utf-8", "utf-8-sig", "utf-16")
-    for separator, quoting, end, encoding in product(
-        ",;\t|", quotings, ("\n", "\r\n", "\r"), (*encodings, "cp1252")
-    ):
-        data = text_of(grid, separator, quoting, end).encode(encoding)
-        name = f"disguise {separator!r} {quoting} {end!r} {encoding}"
-        yield Hostile(name, ".tsv" if separator == "\t" else ".csv", data, truth, "read")
-    for name, other, meant in (
-        ("decimal commas", text_of(commas, ";"), truth),
-        ("gaps", text_of(gaps, ","), {**truth, "pos": pos}),
-        ("order", turned, truth), ("empty lines", text.rstrip("\n") + "\n\n\n", truth),
-        ("spaces", text.replace(",noun,", ", noun ,"), truth),
-        ("whole", text.replace("4321,", "4321.0,").replace("1450,", "1.45e3,"), truth),
-        ("empty column", "\n".join(f"{line}," for line in text.splitlines()), truth),
-    ):  # fmt: skip
-        yield Hostile(f"disguise {name}", ".csv", other.encode(), meant, "read")
-    apart = [[], grid[0], [], *grid[1:], [""] * 2]
-    for data in (by_openpyxl(grid), by_openpyxl(apart)):
-        yield Hostile("disguise workbook", ".xlsx", data, truth, "read")
-    # Numbers that a workbook has as text are names, which is said.
-    yield Hostile("numbers as text", ".xlsx", by_openpyxl(grid, typed=False), truth, "or said")
 
 
 def odd():

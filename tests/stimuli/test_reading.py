@@ -370,12 +370,13 @@ ROW = st.tuples(CELL, CELL, st.floats(-1e6, 1e6, width=32))
     separator=st.sampled_from(",;\t|"),
     comma=st.booleans(),
     encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]),
+    end=st.sampled_from(["\n", "\r\n", "\r"]),
 )
-def test_whatever_is_in_the_cells_is_read_back(rows, separator, comma, encoding):
+def test_whatever_is_in_the_cells_is_read_back(rows, separator, comma, encoding, end):
     """Python's own writer; the cells of every dialect come back, numbers with points."""
     comma = comma and separator != ","
     file = io.StringIO()
-    writer = csv.writer(file, delimiter=separator, quoting=csv.QUOTE_ALL)
+    writer = csv.writer(file, delimiter=separator, quoting=csv.QUOTE_ALL, lineterminator=end)
     writer.writerow(["sentence", "name", "number"])
     numbers = [repr(float(number)) for *_, number in rows]
     for (first, name, _), number in zip(rows, numbers, strict=True):

@@ -1,5 +1,7 @@
 """Treebanks against a second parse of our own and against trees whose numbers are known."""
 
+import re
+
 import numpy as np
 import pandas as pd
 from helpers.inputs import for_each, refused
@@ -9,6 +11,7 @@ from mlem_core.stimuli import datasets
 from mlem_core.stimuli.formats import find_files
 
 FILE = datasets.SETS["treebank"].file
+TEXT = FILE.read_text("utf-8")
 
 
 def lines(*rows):
@@ -79,7 +82,7 @@ def test_sentences_have_the_clauses_and_tense_of_a_tree_that_is_known():
 def second_parse():
     """The words of the shipped treebank by splitting lines, walking up to the root each time."""
     rows = []
-    for block in FILE.read_text("utf-8").strip().split("\n\n"):
+    for block in TEXT.strip().split("\n\n"):
         cells = [line.split("\t") for line in block.splitlines() if not line.startswith("#")]
         joined = {
             n
@@ -127,6 +130,23 @@ def test_the_shipped_treebank_is_what_a_second_parse_gives():
             assert ours.fillna("").tolist() == expected[name].fillna("").tolist()
 
 
+@for_each(
+    "change",
+    lambda text: text.replace("\n", "\r"),
+    lambda text: text.replace("\n", "\r\n", 40),
+    "\ufeff{}".format,
+    str.rstrip,
+    lambda text: text.replace("\t_\n", "\t_ \n"),
+    lambda text: text.replace("\n2\t", "\n# note\n2\t"),
+    lambda text: re.sub(r"(\w+=\w+)\|(\w+=\w+)", r"\2|\1", text),
+    lambda text: re.sub(r"(?m)^((?:[^\t\n]*\t){7}[^\t_]+)\t", r"\1:sub\t", text),
+)
+def test_a_treebank_that_is_written_otherwise_is_the_same(change):
+    assert change(TEXT) != TEXT
+    found = read_treebank([change(TEXT).encode()])
+    pd.testing.assert_frame_equal(found.table, datasets.load("treebank").table)
+
+
 def test_one_path_content_or_file_needs_no_list(tmp_path):
     row = "{}\t{}\t_\t{}\t_\t_\t{}\tdep\t_\t_\n"
     text = row.format(1, "birds", "NOUN", 2) + row.format(2, "sing", "VERB", 0) + "\n"
@@ -154,6 +174,8 @@ def test_a_sentence_without_a_tree_is_left_out_and_said(old, new, why):
     assert any("'bad-1'" in note and why in note for note in stimuli.notes)
     with refused("no sentence", why):
         read_treebank([bad.encode()])
+    with refused("has no forms"):
+        read_treebank([re.sub(r"(?m)^(\d+)\t\S+", r"\1\t_", OTHER).encode()])
 
 
 def test_files_folders_and_patterns(tmp_path):
@@ -217,14 +239,17 @@ def edited(column, value, row=0):
     "data, line, fact",
     (OTHER.replace("\t_\t_\n", "\t_\n", 1), 1, "9 columns"),
     (OTHER.replace(FIRST, f"{FIRST}\t_"), 1, "11 columns"),
+    (OTHER.replace("\t", "  "), 1, "1 column"),
     (edited(0, "0"), 1, "'0', not 1"),
     (edited(0, "1", row=1), 2, "'1', not 2"),
     (edited(0, "٢", row=1), 2, "not 2"),
     (edited(0, "3-4", row=1), 2, "'3-4', not 2"),
+    (edited(0, "3.1", row=1), 2, "'3.1', not 2"),
     (OTHER.replace(FIRST, lines("2-1 Dogs _ _ _ _ _ _").strip()), 1, "'2-1'"),
     (lines("1-9 Dogs _ _ _ _ _ _").strip() + "\n" + OTHER, 6, "ends at 9"),
     (TREE.replace("3\tn't", "3-4\tn't" + "\t_" * 8 + "\n3\tn't"), 4, "'3-4'"),
     (edited(6, "1.0"), 1, "HEAD '1.0'"),
+    (edited(6, "02"), 1, "HEAD '02'"),
     (edited(6, "9" * 5_000), 1, "HEAD '999"),
     (edited(5, "Plur"), 1, "'Plur' in FEATS"),
     (edited(5, "Number=Plur|Number=Sing"), 1, "'Number=Sing' in FEATS"),
@@ -233,3 +258,29 @@ def edited(column, value, row=0):
 def test_a_line_that_breaks_the_format_is_named(data, line, fact):
     with refused("sentence 1 of", f"line {line} ", fact):
         read_treebank([data.encode()])
+
+
+@for_each(
+    "column, value, fact",
+    (1, "New York", "written with a space (2)"),
+    (1, "a\u200bb", "zero width space (U+200B) in row 1"),
+    (1, "&amp;", "a character of HTML"),
+    (1, "cafÃ©", "read in another encoding in row 1"),
+    (1, "e\u0301lan", "(NFC) in row 1"),
+    (1, "\u3000", "'1' has a word without a form (line 1)"),
+    (1, "", "'1' has a word without a form (line 1)"),
+    (3, "noun", "'noun' (row 1) and 'NOUN' (row 10)"),
+    (7, "NSUBJ", "'NSUBJ' (row 1) and 'nsubj' (row 4)"),
+    (8, "1:x|2:y", "the enhanced dependencies of 1 words"),
+)
+def test_a_cell_that_is_hardly_meant_is_said(column, value, fact):
+    notes = read_treebank([edited(column, value).encode()]).notes
+    assert any(fact in note for note in notes), notes
+
+
+def test_values_in_another_order_are_one_and_another_encoding_is_said():
+    both = [edited(5, f"Number={cell}").encode() for cell in ("Plur,Sing", "Sing,Plur")]
+    one, other = (read_treebank([data]).table for data in both)
+    pd.testing.assert_frame_equal(one, other)
+    latin = read_treebank([TEXT.replace("Sue", "Zoë").encode("cp1252")])
+    assert any("was read as Windows-1252" in note for note in latin.notes)
