@@ -13,11 +13,17 @@ from mlem_core.base.parameters import frozen, option, parse_names, several
 from mlem_core.extending import with_extension_options
 from mlem_core.representations.registry import identity
 from mlem_core.stimuli import datasets
-from mlem_core.stimuli.formats import FORMATS, find_files, find_format, folder_suffixes
+from mlem_core.stimuli.formats import (
+    FORMATS,
+    find_files,
+    find_format,
+    folder_suffixes,
+    ordered_steps,
+    step_files,
+)
 from mlem_core.stimuli.reading.content import parse_decimal, parse_marks, parse_separator
 from mlem_core.stimuli.reading.header import MOST_ROWS
 from mlem_core.stimuli.roles import ROLES, parse_role
-from mlem_core.stimuli.steps import ordered_steps, step_files
 from mlem_core.stimuli.stimulus_set import StimulusSet
 from mlem_core.stimuli.word_numbers import AUTO, COUNTS_FROM
 from mlem_core.storage.digests import Stamp, changed, stamp

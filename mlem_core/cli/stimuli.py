@@ -18,8 +18,7 @@ from mlem_core.cli.streams import (
 )
 from mlem_core.stimuli.columns import cell_text, guess_kind
 from mlem_core.stimuli.datasets import SETS
-from mlem_core.stimuli.formats import folder_suffixes
-from mlem_core.stimuli.steps import ordered_steps
+from mlem_core.stimuli.formats import folder_suffixes, ordered_steps
 from mlem_core.stimuli.stimulus_csv import write_csv
 
 

@@ -24,9 +24,8 @@ from mlem_core.base.typing import Report
 from mlem_core.report.analysis_tables import MANIFEST, Manifest, analysis_tables, read_manifest
 from mlem_core.report.formats import csv_bytes
 from mlem_core.stimuli.datasets import SETS
-from mlem_core.stimuli.formats import find_files
+from mlem_core.stimuli.formats import find_files, ordered_steps
 from mlem_core.stimuli.saved_stimuli import STIMULI, read_saved
-from mlem_core.stimuli.steps import ordered_steps
 from mlem_core.stimuli.stimulus_set import StimulusSet
 from mlem_core.storage.digests import sha256_file
 from mlem_core.storage.store import Store

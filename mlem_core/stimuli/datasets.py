@@ -42,14 +42,11 @@ SETS.register(BuiltInSet("probing", _FOLDER / "probing.csv.gz", nominal=("person
 SETS.register(BuiltInSet("relative-clauses", _FOLDER / "relative-clauses.csv.gz"))
 
 
+@cache
 def load(name: str) -> StimulusSet:
     """A built-in stimulus set, the same on every call and every machine.
 
     Raises InputError: no built-in set has this name.
     """
-    return _read(SETS.named(name))
-
-
-@cache
-def _read(entry: BuiltInSet) -> StimulusSet:
+    entry = SETS.named(name)
     return entry.read(entry)

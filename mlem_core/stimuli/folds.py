@@ -158,31 +158,15 @@ def _generator(random_state: Any) -> Any:
     return random_state
 
 
-def _tests(groups: IntArray, cv: Any) -> list[IntArray]:
-    """The stimuli of each fold of a scikit-learn splitter."""
-    from sklearn.model_selection import check_cv
-
-    rows = np.arange(len(groups))
-    try:
-        return [rows[test] for _, test in check_cv(cv).split(groups, groups=groups)]
-    except (TypeError, ValueError, IndexError) as error:
-        raise InputError(
-            f"cv is {cv!r}, which cannot divide {len(groups)} stimuli ({error}); expected a number "
-            "of folds or a scikit-learn splitter."
-        ) from None
-
-
 def most_folds(groups: IntArray, random_state: Any) -> int:
     """The largest number of folds of these groups that each test enough stimuli; 0 for none."""
     sizes = np.unique(groups, return_counts=True)[1]
     if isinstance(random_state, int | np.integer):
         sizes = sizes[_generator(random_state).permutation(len(sizes))]
-
-    def smallest(n_folds: int) -> int:
-        return min(int(part.sum()) for part in np.array_split(sizes, n_folds))
-
-    of = range(min(len(sizes), len(groups) // FEWEST_TESTED), FEWEST_FOLDS - 1, -1)
-    return next((n for n in of if smallest(n) >= FEWEST_TESTED), 0)
+    for n_folds in range(min(len(sizes), len(groups) // FEWEST_TESTED), FEWEST_FOLDS - 1, -1):
+        if min(part.sum() for part in np.array_split(sizes, n_folds)) >= FEWEST_TESTED:
+            return n_folds
+    return 0
 
 
 def _would_do(groups: IntArray, random_state: Any, what: str) -> str:
@@ -222,7 +206,16 @@ def group_folds(groups: IntArray, cv: Any, random_state: Any, what: str = "sente
         order = _generator(random_state).permutation(len(names))
         tests = [np.flatnonzero(np.isin(group_of, part)) for part in np.array_split(order, n_folds)]
     else:
-        tests = _tests(groups, cv)
+        from sklearn.model_selection import check_cv
+
+        rows = np.arange(len(groups))
+        try:
+            tests = [rows[test] for _, test in check_cv(cv).split(groups, groups=groups)]
+        except (TypeError, ValueError, IndexError) as error:
+            raise InputError(
+                f"cv is {cv!r}, which cannot divide {len(groups)} stimuli ({error}); expected a "
+                "number of folds or a scikit-learn splitter."
+            ) from None
     folds, times = np.zeros((2, len(groups)), dtype=np.int64)
     for fold, test in enumerate(tests):
         folds[test] = fold

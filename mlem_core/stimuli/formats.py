@@ -1,4 +1,7 @@
-"""Formats of stimulus files: how the files of each are found and read, and what decides it."""
+"""How stimuli come from a source: formats of their files, and steps that change what was read.
+
+A source has the fields of `mlem_core.analysis.source.StimulusSource`, those of extensions too.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +29,8 @@ class StimulusFormat:
     Attributes
     ----------
     suffixes : of its files, in lower case
-    read : a function (paths, source) that gives the stimuli; `source` has the fields of
-        `mlem_core.analysis.source.StimulusSource`
-    options : names of those fields that have a meaning for it, but not for every source
+    read : a function (paths, source) that gives the stimuli
+    options : names of fields of a source that have a meaning for it, but not for every source
     reads_folders : whether several files, a folder of them or a pattern are one stimulus set
     """
 
@@ -98,3 +100,44 @@ def find_format(paths: Sequence[Path]) -> StimulusFormat:
     """Format that all files have by their suffixes; a table where none fits."""
     suffixes = {path.suffix.lower() for path in paths}
     return next((entry for entry in FORMATS.values() if suffixes <= {*entry.suffixes}), TABLE)
+
+
+@dataclass(frozen=True)
+class StimulusStep:
+    """A change of stimuli after they are read.
+
+    Attributes
+    ----------
+    name : of the option that asks for it
+    place : steps follow each other by it
+    change : a function (stimuli, source) that gives the changed stimuli
+    names_files : whether the option has pairs of a name and a file
+    models : gives the models that are run for it, of a source
+    fits_csv : whether a stimulus CSV can hold what it gives
+    """
+
+    name: str
+    place: int
+    change: Callable[[StimulusSet, Any], StimulusSet]
+    names_files: bool = False
+    models: Callable[[Any], tuple[str, ...]] = lambda source: ()
+    fits_csv: bool = True
+
+
+STEPS = Registry[StimulusStep]("stimulus step", entry_modules)
+STEPS.register(
+    StimulusStep(
+        "kinds", 20, lambda stimuli, source: stimuli.with_kinds(source.ordered, source.nominal)
+    )
+)
+
+
+def ordered_steps() -> list[StimulusStep]:
+    """Steps in the order in which they change stimuli."""
+    return sorted(STEPS.values(), key=lambda step: step.place)
+
+
+def step_files(source: Any) -> list[Path]:
+    """Files that the steps of a source read."""
+    named = [getattr(source, step.name) for step in ordered_steps() if step.names_files]
+    return [Path(path) for files in named for _, path in files]

@@ -137,17 +137,13 @@ def _with_features(table: Table, special: Mapping[str | None, str]) -> dict[str,
         elif name in table.nameless or name.startswith("_") or name in _WORDS:
             roles[name] = "ignore"
         else:
-            roles[name] = _feature(table.values(name), table.kinds.get(name))
+            cells, known = table.values(name), table.kinds.get(name)
+            roles[name] = "ignore" if _no_feature(cells, known) else known or guess_kind(cells)
     return roles
 
 
-def _feature(cells: Cells, known: Kind | None = None) -> str:
-    """The kind of a feature, by its cells if it is not known; "ignore" where it can be none."""
-    return "ignore" if _no_feature(cells, known) else known or guess_kind(cells)
-
-
-def _no_feature(cells: Cells, known: Kind | None = None) -> str:
-    """Why cells can be no feature, in a clause; "" where they can."""
+def _no_feature(cells: Cells, known: Kind | None) -> str:
+    """Why cells can be no feature, in a clause; "" if they can. `known` is their kind in a file."""
     present = [cell for cell in cells if cell is not None]
     values, ordered = set(present), guess_kind(cells) == "ordered"
     if ordered and all(map(NUMBER.fullmatch, values)):

@@ -21,20 +21,16 @@ RDMS = "rdms.npz"
 
 def save_stimuli(stimuli: StimulusSet, folder: Path) -> None:
     """Write stimuli into an existing folder: CSV, and distances as .npz without pickles."""
-    write_csv(stimuli, folder / STIMULI)
-    if stimuli.rdms:
-        _save_rdms(stimuli, folder / RDMS)
-
-
-def _save_rdms(stimuli: StimulusSet, target: Path) -> None:
     from scipy.spatial.distance import squareform
 
+    write_csv(stimuli, folder / STIMULI)
     arrays = {}
     for number, (name, rdm) in enumerate(sorted(stimuli.rdms.items())):
         arrays[f"name_{number}"] = np.array(name)
         arrays[f"values_{number}"] = np.array(rdm.values)
         arrays[f"distances_{number}"] = squareform(rdm.distances, checks=False)
-    np.savez_compressed(target, **arrays)  # type: ignore[arg-type, unused-ignore]
+    if arrays:
+        np.savez_compressed(folder / RDMS, **arrays)  # type: ignore[arg-type, unused-ignore]
 
 
 def read_saved(path: Path, kinds: Mapping[str, str], name: str) -> StimulusSet:

@@ -86,7 +86,7 @@ def read_written(
     """
     data, file_name = content(source)
     name = name or file_name
-    header, columns, _, notes = parse(decode(data, name, "utf-8")[0], name, ReadAs(header_row=1))
+    header, columns, _, _, notes = parse(decode(data, name, "utf-8")[0], name, ReadAs(header_row=1))
     if notes:
         raise InputError(f"{name} was not written by this program: {notes[0]}")
     return from_cells(header, columns, name, ordered, nominal)

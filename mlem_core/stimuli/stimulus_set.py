@@ -114,7 +114,18 @@ class StimulusSet:
     @cached_property
     def digest(self) -> str:
         """SHA-256 (hex) of the table's content, however it was written, and the features' kinds."""
-        return _digest(self)
+        # That of {"columns": [[name, [text of each cell]]], "features": [[name, kind]]} as JSON.
+        digest = hashlib.sha256(b'{"columns":[')
+        for place, name in enumerate(self.table):
+            digest.update(f"{',' if place else ''}[{json.dumps(name)},[".encode())
+            codes, distinct = coded(self.table[name])
+            add_json(digest, codes, distinct, ",")
+            digest.update(b"]]")
+        kinds = [[feature.name, feature.kind] for feature in self.features]
+        digest.update(f'],"features":{json.dumps(kinds, separators=(",", ":"))}}}'.encode())
+        for name in sorted({feature.name for feature in self.features} & set(self.rdms)):
+            digest.update(f"{json.dumps(name)}{self.rdms[name].digest}".encode())
+        return digest.hexdigest()
 
     @cached_property
     def identity(self) -> str:
@@ -271,21 +282,6 @@ def add_json(digest: Any, codes: NDArray[np.int64], distinct: NDArray[Any], comm
     """
     written = np.array([json.dumps(value) for value in distinct], dtype=object)
     digest.update(comma.join(written[codes]).encode())
-
-
-def _digest(stimuli: StimulusSet) -> str:
-    # That of {"columns": [[name, [text of each cell]]], "features": [[name, kind]]} as JSON.
-    digest = hashlib.sha256(b'{"columns":[')
-    for place, name in enumerate(stimuli.table):
-        digest.update(f"{',' if place else ''}[{json.dumps(name)},[".encode())
-        codes, distinct = coded(stimuli.table[name])
-        add_json(digest, codes, distinct, ",")
-        digest.update(b"]]")
-    kinds = [[feature.name, feature.kind] for feature in stimuli.features]
-    digest.update(f'],"features":{json.dumps(kinds, separators=(",", ":"))}}}'.encode())
-    for name in sorted({feature.name for feature in stimuli.features} & set(stimuli.rdms)):
-        digest.update(f"{json.dumps(name)}{stimuli.rdms[name].digest}".encode())
-    return digest.hexdigest()
 
 
 def _recurring(names: list[str], groups: NDArray[np.int64]) -> NDArray[np.int64] | None:

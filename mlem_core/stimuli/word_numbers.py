@@ -83,7 +83,14 @@ def word_indices(
     """
     present = [cell for cell in cells if cell is not None]
     if sum(bool(NUMBER.fullmatch(cell.strip())) for cell in present) < len(present) / 2:
-        return _indices_of_words(cells, sentences, name), []
+        times, places = occurrences(cells, sentences)
+        for row in np.flatnonzero(times != 1).tolist()[:1]:
+            often = f"occurs {times[row]} times" if times[row] else "does not occur"
+            raise InputError(
+                f"the word {short(cells[row] or '')} in row {row + 1} of the column {name!r} "
+                f"{often} in {short(sentences[row] or '')}; give the number of the word, from 0."
+            )
+        return [*map(str, places.tolist())], []
     places, doubts = _whole(cells), []
     if counts_from == AUTO and len(places) and places.min() > 0:
         parts = (sentences[0] or "").split()
@@ -113,16 +120,3 @@ def _whole(cells: Cells) -> IntArray:
         return int(value) if value.is_integer() and abs(value) < 1e9 else -1
 
     return np.array([*map(number, cells)], dtype=np.int64)
-
-
-def _indices_of_words(cells: Cells, sentences: Cells, name: str) -> Cells:
-    times, place = occurrences(cells, sentences)
-    wrong = np.flatnonzero(times != 1)
-    if len(wrong):
-        row = wrong[0]
-        often = f"occurs {times[row]} times" if times[row] else "does not occur"
-        raise InputError(
-            f"the word {short(cells[row] or '')} in row {row + 1} of the column {name!r} {often} "
-            f"in {short(sentences[row] or '')}; give the number of the word, from 0."
-        )
-    return [str(number) for number in place.tolist()]

@@ -25,7 +25,7 @@ from mlem_core.base.files import read_json, replacing, replacing_files, write_js
 from mlem_core.base.typing import Report
 from mlem_core.extending import functions
 from mlem_core.representations.registry import identity_now
-from mlem_core.stimuli.steps import step_files
+from mlem_core.stimuli.formats import step_files
 from mlem_core.storage.digests import RESULT, Digested, canonical, sealed
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples

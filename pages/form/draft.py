@@ -13,9 +13,9 @@ import streamlit as st
 from mlem_core.analysis.source import StimulusSource
 from mlem_core.base.errors import InputError
 from mlem_core.stimuli.candidates import added_column
+from mlem_core.stimuli.formats import STEPS
 from mlem_core.stimuli.reading.content import ReadAs
 from mlem_core.stimuli.reading.table import Table
-from mlem_core.stimuli.steps import STEPS
 from mlem_core.stimuli.stimulus_set import StimulusSet
 from pages.form import state
 from pages.parts import choices, stored

@@ -23,9 +23,8 @@ from mlem_core.estimators.registry import check_values
 from mlem_core.pairs.columns import AUTO
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.stimuli import datasets
-from mlem_core.stimuli.formats import FORMATS, find_files, find_format
+from mlem_core.stimuli.formats import FORMATS, find_files, find_format, ordered_steps
 from mlem_core.stimuli.levels import STIMULUS
-from mlem_core.stimuli.steps import ordered_steps
 from mlem_core.stimuli.stimulus_set import StimulusSet
 from pages.parts import choices, stored
 from pages.parts.choices import plain

@@ -278,7 +278,7 @@ def parse_by_row(text):
 def test_cells_are_read_as_row_by_row(rows):
     file = io.StringIO(newline="")
     csv.writer(file).writerows([("a", "b"), *rows])
-    header, columns, _, remarks = parse(file.getvalue(), "t", ReadAs(header_row=1))
+    header, columns, _, _, remarks = parse(file.getvalue(), "t", ReadAs(header_row=1))
     assert not remarks and header == ["a", "b"]
     assert [list(row) for row in zip(*columns, strict=True)] == parse_by_row(file.getvalue())
 

@@ -15,8 +15,8 @@ from mlem_core.base.text import some
 from mlem_core.base.typing import FloatArray
 from mlem_core.extensions.distance_features.rdm_files import RdmFile, read_rdm
 from mlem_core.stimuli.columns import Kind
+from mlem_core.stimuli.formats import STEPS, StimulusStep
 from mlem_core.stimuli.neural_rows import naming_column, rows_by_name, symmetric_distances
-from mlem_core.stimuli.steps import STEPS, StimulusStep
 from mlem_core.stimuli.stimulus_set import Rdm, StimulusSet
 
 # The table of every two values is 200 MB, and what is computed of it a few times that.

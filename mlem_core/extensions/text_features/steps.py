@@ -12,7 +12,7 @@ from mlem_core.base.text import many, short
 from mlem_core.base.typing import FloatArray
 from mlem_core.extensions.text_features.features import LANGUAGE
 from mlem_core.stimuli.candidates import CANDIDATES, added_column, added_features
-from mlem_core.stimuli.steps import STEPS, StimulusStep
+from mlem_core.stimuli.formats import STEPS, StimulusStep
 from mlem_core.stimuli.stimulus_set import StimulusSet
 
 # The value of all stimuli whose own value is rare.

@@ -152,7 +152,17 @@ def read_sentences(sources: Sequence[Source], encoding: str | None = None) -> Tr
         try:
             for sent_id, document, lines in _blocks(text):
                 name = of_file + (sent_id or str(n + 1))
-                _take(bank, lines, name, document and of_file + document, seen)
+                tokens, words, counts, unseen = _placed(lines)
+                if problem := unseen or _problem(tokens):
+                    bank.left_out.append(f"{short(name)} {problem}")
+                elif words in seen:
+                    bank.counts["copies"] += 1
+                else:
+                    seen.add(words)
+                    bank.counts += counts
+                    bank.features.update(*(token.feats for token in tokens))
+                    in_document = document and of_file + document
+                    bank.sentences.append(Sentence(words, tokens, name, in_document))
                 n += 1
         except _NoConllu as error:
             raise InputError(
@@ -207,22 +217,6 @@ def _blocks(text: str) -> Iterator[tuple[str, str, list[_Line]]]:
             if lines:
                 yield name, document, lines
             name, lines = "", []
-
-
-def _take(bank: Treebank, lines: list[_Line], name: str, document: str, seen: set[str]) -> None:
-    """Add a sentence to the treebank."""
-    tokens, text, counts, unseen = _placed(lines)
-    problem = unseen or _problem(tokens)
-    if problem:
-        bank.left_out.append(f"{short(name)} {problem}")
-        return
-    if text in seen:
-        bank.counts["copies"] += 1
-        return
-    seen.add(text)
-    bank.counts += counts
-    bank.features.update(*(token.feats for token in tokens))
-    bank.sentences.append(Sentence(text, tokens, name, document))
 
 
 def _placed(lines: list[_Line]) -> tuple[tuple[Token, ...], str, Counter[str], str]:

@@ -276,27 +276,24 @@ def sample_rows(
         return np.arange(len(frame))
     rng = np.random.default_rng(seed)
     order = rng.permutation(int(groups.max()) + 1)
-    sizes = np.bincount(groups)
     if not balance:
-        last = int(np.searchsorted(np.cumsum(sizes[order]), n)) + 1
+        last = int(np.searchsorted(np.cumsum(np.bincount(groups)[order]), n)) + 1
         chosen = order[:last]
     else:
-        chosen = _balanced(_counts(frame, groups, balance), sizes, n, rng)
+        chosen = _balanced(frame[[*balance]], groups, n, rng)
     return np.flatnonzero(np.isin(groups, chosen))
 
 
-def _counts(
-    frame: pd.DataFrame, groups: NDArray[np.int64], balance: Sequence[str]
-) -> list[NDArray[np.float64]]:
-    """Number of times that a group has a value, of each feature (n_groups, n_values)."""
-    codes = (pd.Series(pd.factorize(frame[name])[0]) for name in balance)
-    of_rows = (pd.get_dummies(own.where(own >= 0)) for own in codes)
-    return [table.groupby(groups).sum().to_numpy(np.float64) for table in of_rows]
-
-
 def _balanced(
-    counts: list[NDArray[np.float64]], sizes: NDArray[np.int64], n: int, rng: np.random.Generator
+    features: pd.DataFrame, groups: NDArray[np.int64], n: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
+    # How often a group has each value of a feature: (n_groups, n_values).
+    counts = []
+    for _, values in features.items():
+        codes = pd.Series(pd.factorize(values)[0])
+        table = pd.get_dummies(codes.where(codes >= 0)).groupby(groups).sum()
+        counts.append(table.to_numpy(np.float64))
+    sizes = np.bincount(groups)
     left = np.arange(len(sizes))
     sums = [np.zeros(table.shape[1]) for table in counts]
     chosen: list[int] = []

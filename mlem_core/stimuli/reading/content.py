@@ -21,6 +21,7 @@ from typing import BinaryIO
 
 from mlem_core.base.errors import InputError, readable
 from mlem_core.base.text import listed, short
+from mlem_core.stimuli.columns import Kind
 from mlem_core.stimuli.reading.header import MOST_ROWS, preview_rows, split_header
 
 MAX_BYTES = 500_000_000
@@ -137,6 +138,10 @@ class ReadAs:
             what = f"the second {short(name)}" if name else "without a name"
             parts.append(f"column {position}, {what}, is called {short(new)}")
         return "; ".join(parts) + "."
+
+
+# Names, cells (empty ones None) and kinds of columns; how they were read; sentences about that.
+Reading = tuple[list[str], Columns, list[Kind | None], ReadAs, tuple[str, ...]]
 
 
 def parse_separator(text: str) -> str:
@@ -311,13 +316,11 @@ def _rows(text: str, separator: str, literal: bool, *, strict: bool = False) -> 
     )
 
 
-def parse(
-    text: str, name: str, read_as: ReadAs
-) -> tuple[list[str], Columns, ReadAs, tuple[str, ...]]:
+def parse(text: str, name: str, read_as: ReadAs) -> Reading:
     """Header and columns of a CSV file, how it was read, and sentences on rows that are left out.
 
-    Empty cells are None. Rows without any cell that is not empty do not count. Without a header
-    columns are called column_1, column_2, ...
+    It says nothing of kinds. Empty cells are None. Rows without any cell that is not empty do not
+    count. Without a header columns are called column_1, column_2, ...
 
     Parameters
     ----------
@@ -360,7 +363,7 @@ def parse(
     if not header:
         raise InputError(f"{name} is empty; expected a header and at least two rows.")
     read_as = replace(read_as, header_row=table.header, first_rows=preview_rows(head))
-    return header, columns, read_as, tuple(table.notes)
+    return header, columns, [None] * len(header), read_as, tuple(table.notes)
 
 
 def _score(text: str, separator: str) -> tuple[float, int]:

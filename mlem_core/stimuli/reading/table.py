@@ -41,6 +41,7 @@ from mlem_core.stimuli.reading.content import (
     MAX_COLUMNS,
     Columns,
     ReadAs,
+    Reading,
     Source,
     content,
     declared_separator,
@@ -50,7 +51,6 @@ from mlem_core.stimuli.reading.content import (
 from mlem_core.stimuli.reading.workbook import is_workbook, read_sheet
 from mlem_core.stimuli.table_warnings import thousands_findings
 
-_Read = tuple[list[str], Columns, list[Kind | None], ReadAs, tuple[str, ...]]
 _PARQUET = b"PAR1"  # how such a file begins
 _JSON_ARRAY, _BETWEEN = re.compile(r"\s*\[\s*\{"), re.compile(r"[\s,]*")
 # What files of other kinds have at their beginning, and what they are.
@@ -280,7 +280,7 @@ def read_table(
     return Table(name, frame, read_as, notes, known)
 
 
-def _parse_text(text: str, encoding: str, name: str, read_as: ReadAs) -> _Read:
+def _parse_text(text: str, encoding: str, name: str, read_as: ReadAs) -> Reading:
     """Header, columns and their kinds of a text, how it was read, and sentences about it."""
     for pattern, what in _OTHERS.items():
         if re.search(pattern, text[:LOOKED_AT]):
@@ -296,22 +296,19 @@ def _parse_text(text: str, encoding: str, name: str, read_as: ReadAs) -> _Read:
         text = rest
     separator = read_as.separator or separator
 
-    def parsed(literal: bool) -> _Read:
-        how = replace(read_as, separator=separator, encoding=encoding, literal=literal)
-        header, columns, how, notes = parse(text, name, how)
-        return header, columns, [None] * len(header), how, notes
-
+    quoted_as = replace(read_as, separator=separator, encoding=encoding, literal=False)
     if separator not in "\t|" or '"' not in text:
-        return parsed(False)
+        return parse(text, name, quoted_as)
     # Such tables often have quotation marks as they are, and some that end in a later row.
+    literal_as = replace(quoted_as, literal=True)
     try:
-        quoted = parsed(False)
+        quoted = parse(text, name, quoted_as)
     except InputError:
         with contextlib.suppress(InputError):
-            return parsed(True)
+            return parse(text, name, literal_as)
         raise
     with contextlib.suppress(InputError):
-        literal = parsed(True)
+        literal = parse(text, name, literal_as)
         if len(literal[1][0]) > len(quoted[1][0]):
             return literal
     return quoted

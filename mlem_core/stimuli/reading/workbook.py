@@ -6,13 +6,13 @@ import io
 import warnings
 import zipfile
 from dataclasses import replace
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 from xml.etree.ElementTree import iterparse
 
 from mlem_core.base.errors import InputError, readable, unknown
 from mlem_core.base.text import listed, many, short
-from mlem_core.stimuli.columns import Kind, kind_of_types, text_of_value
-from mlem_core.stimuli.reading.content import MAX_BYTES, MAX_COLUMNS, Columns, ReadAs
+from mlem_core.stimuli.columns import kind_of_types, text_of_value
+from mlem_core.stimuli.reading.content import MAX_BYTES, MAX_COLUMNS, Columns, ReadAs, Reading
 from mlem_core.stimuli.reading.header import MOST_ROWS, preview_rows, split_header
 
 # A zip may unpack to anything, and a cell name any row.
@@ -27,30 +27,12 @@ _NO_VALUE = "#N/A"  # an error that says that a value is missing
 _STYLES, _MOST_TAGS = "xl/styles.xml", 300_000  # Excel has 65,490 formats of cells at most
 
 
-# Names, cells (empty ones None) and kinds of the columns; how it was read; sentences about what its
-# spreadsheet program does not show.
-_Sheet = tuple[list[str], Columns, list[Kind | None], ReadAs, tuple[str, ...]]
-
-
 def is_workbook(data: bytes) -> bool:
     """Whether a file is a zip, as workbooks are, or an Excel file of before 2007."""
     return data.startswith((b"PK\x03\x04", _BEFORE_2007)) or _END_OF_ZIP in data[-65_557:]
 
 
-class _Appearance(NamedTuple):
-    """What openpyxl does not tell of a sheet that it reads row by row.
-
-    hidden_rows : their numbers
-    hidden_columns : first and last of each range
-    merged : ranges of merged cells, as A1:B2
-    """
-
-    hidden_rows: set[int]
-    hidden_columns: list[tuple[int, int]]
-    merged: list[str]
-
-
-def read_sheet(data: bytes, name: str, read_as: ReadAs) -> _Sheet:
+def read_sheet(data: bytes, name: str, read_as: ReadAs) -> Reading:
     """Header, columns and their kinds, how it was read, and notes of one sheet of a workbook.
 
     Values, never formulas: a formula counts as what the spreadsheet program last computed. Rows
@@ -74,7 +56,7 @@ def read_sheet(data: bytes, name: str, read_as: ReadAs) -> _Sheet:
         return _read_sheet(data, name, read_as)
 
 
-def _read_sheet(data: bytes, name: str, read_as: ReadAs) -> _Sheet:
+def _read_sheet(data: bytes, name: str, read_as: ReadAs) -> Reading:
     from openpyxl.reader.excel import ExcelReader
     from openpyxl.utils import get_column_letter
 
@@ -97,7 +79,7 @@ def _read_sheet(data: bytes, name: str, read_as: ReadAs) -> _Sheet:
             continue  # a sheet that is a chart
         of = f"the sheet {short(title)} of {name}"
         with zipfile.ZipFile(io.BytesIO(data)) as archive, archive.open(parts[title]) as part:
-            appearance = _read_appearance(part, of)
+            hidden_rows, ranges, merged = _read_appearance(part, of)
         rows = _read_values(book[title], of)
         if rows:
             break
@@ -127,10 +109,9 @@ def _read_sheet(data: bytes, name: str, read_as: ReadAs) -> _Sheet:
     hidden = [
         get_column_letter(column)
         for column in range(1, width + 1)
-        if any(first <= column <= last for first, last in appearance.hidden_columns)
+        if any(first <= column <= last for first, last in ranges)
     ]
-    n_hidden = len(appearance.hidden_rows & rows.keys())
-    notes = _notes(of, n_hidden, hidden, appearance.merged)
+    notes = _notes(of, len(hidden_rows & rows.keys()), hidden, merged)
     read_as = replace(
         read_as,
         separator=None,
@@ -196,15 +177,16 @@ def _check_zip(data: bytes, name: str) -> None:
         )
 
 
-def _read_appearance(part: IO[bytes], of: str) -> _Appearance:
-    """The appearance of a sheet, from its XML.
+def _read_appearance(part: IO[bytes], of: str) -> tuple[set[int], list[tuple[int, int]], list[str]]:
+    """What openpyxl does not tell of a sheet that it reads row by row, from its XML.
 
-    Raises `InputError` for rows and cells that are not in order, and for a formula without the
-    value that a spreadsheet program would have kept.
+    Returns the numbers of hidden rows, the first and the last of each range of hidden columns, and
+    the ranges of merged cells, as A1:B2. Raises `InputError` for rows and cells that are not in
+    order, and for a formula without the value that a spreadsheet program would have kept.
     """
     from openpyxl.utils import get_column_letter
 
-    appearance = _Appearance(set(), [], [])
+    hidden_rows, hidden_columns, merged = set[int](), list[tuple[int, int]](), list[str]()
     before = 0
     for _, element in iterparse(part):
         tag = element.tag.removeprefix(_NAMESPACE)
@@ -220,7 +202,7 @@ def _read_appearance(part: IO[bytes], of: str) -> _Appearance:
                 )
             before = number
             if element.get("hidden") in _TRUE:
-                appearance.hidden_rows.add(number)
+                hidden_rows.add(number)
             for column, cell in enumerate(element, 1):
                 # A text may be empty ("str"), a number is not.
                 formula = cell.find(f"{_NAMESPACE}f") is not None
@@ -232,12 +214,12 @@ def _read_appearance(part: IO[bytes], of: str) -> _Appearance:
                     )
         elif tag == "col" and element.get("hidden") in _TRUE:
             first, last = int(element.get("min", 1)), int(element.get("max", 0))
-            appearance.hidden_columns.append((first, last))
+            hidden_columns.append((first, last))
         elif tag == "mergeCell":
-            appearance.merged.append(element.get("ref", ""))
+            merged.append(element.get("ref", ""))
         if tag in ("row", "sheetData"):
             element.clear()
-    return appearance
+    return hidden_rows, hidden_columns, merged
 
 
 def _read_values(sheet: Any, of: str) -> dict[int, dict[int, Any]]:
