@@ -11,6 +11,7 @@ All are centred by the means of the set. `mlem_core.inference.influence` takes t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -355,8 +356,6 @@ def unit_sums(
             training[fold] += _added(of_rows[:, stimuli_in_block], products)
             blocks = moments.tested(fold)
             stimuli_in_block = np.flatnonzero(blocks[block])
-            if not len(stimuli_in_block):
-                continue
             sums = by_block[blocks][:, stimuli_in_block].sum(axis=0)
             products = _column_products(columns, rows[stimuli_in_block], sums)
             tested[fold, :, :D] += _added(of_rows[:, stimuli_in_block], products[:, :D])
@@ -438,5 +437,5 @@ def _column_products(columns: PairColumns, stimuli: IntArray, sums: FloatArray) 
 
 def _added(members: csr_array, values: FloatArray) -> FloatArray:
     """(n_units, ...) sums of values (n_stimuli, ...) over the stimuli of each unit."""
-    flat = values.reshape(len(values), -1)
+    flat = values.reshape(len(values), math.prod(values.shape[1:]))  # there may be no stimuli
     return np.asarray(members @ flat).reshape(members.shape[0], *values.shape[1:])

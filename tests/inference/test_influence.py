@@ -98,6 +98,16 @@ def test_influence_is_the_derivative_of_each_number(more, with_items):
     np.testing.assert_allclose(found.explained, found.terms[:, :-1].sum(axis=1), atol=1e-12)
 
 
+def test_sums_of_units_do_not_depend_on_how_many_stimuli_are_summed_at_once(monkeypatch):
+    """One at a time too, where a fold tests or trains with none of them."""
+    made, _, is_member = made_with({"by_value": ("kind",)}, with_items=True)
+    expected = made.unit_sums(is_member)
+    monkeypatch.setattr(unit_sums, "TILE", 1)
+    sums = made.unit_sums(is_member)
+    for name in ("training", "tested", "all_ranks", "all_totals", "tested_ranks"):
+        np.testing.assert_allclose(getattr(sums, name), getattr(expected, name), atol=1e-9)
+
+
 def test_influences_along_sampled_orders_are_those_of_their_sets(monkeypatch):
     """Sampled often enough, orders give what every set gives; units in small parts too."""
     made, _, is_member = made_with({}, False)
