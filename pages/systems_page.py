@@ -12,12 +12,7 @@ import streamlit as st
 from mlem_core.base.text import fraction, many
 from mlem_core.extensions.systems.figures import system_cells
 from mlem_core.extensions.systems.halves import FEWEST
-from mlem_core.extensions.systems.model_groups import distance_table
-from mlem_core.extensions.systems.stage import (
-    compared_systems,
-    group_summary,
-    measures,
-)
+from mlem_core.extensions.systems.stage import compared_systems, group_summary, measures
 from mlem_core.extensions.systems.summary import GroupSummary
 from pages.parts import choices, exporting, frame, stored, uncertainty
 from pages.parts.choices import inform, plain
@@ -40,7 +35,7 @@ def _show_systems(view: View) -> None:
         return
     with st.spinner("Comparing the systems …"):
         summary = group_summary(view.shown())
-        table = distance_table(*summary.system_distances)
+        table = summary.distance_table
     frame.alone(partial(_overview, view, summary, table))
     uncertainty.offer_intervals(view)
     related = summary.properties is not None and len(summary.properties.values) > 2
@@ -105,7 +100,7 @@ def _choose(view: View, clicked: Sequence[Any]) -> None:
 
 def _headline(summary: GroupSummary, table: pd.DataFrame, measure: str) -> str:
     """What sets the systems apart, in a sentence."""
-    names, second = summary.system_distances[1].members, summary.second_level
+    names, second = summary.systems.members, summary.second_level
     these = f"these {len(names)} systems"
     if second is not None and measure in {*second.importances["measure"]}:
         return second.finding(measure, these)
@@ -138,13 +133,12 @@ def _numbers(
     summary: GroupSummary, table: pd.DataFrame, pair: tuple[str, str], measure: str
 ) -> None:
     """Distances of the two systems by each measure, and the systems nearest to the first."""
-    measured, members = summary.system_distances
-    places = tuple(map(members.members.index, pair))
+    places = tuple(map(summary.systems.members.index, pair))
     called = stored.names().model
     both = table[table["system"].isin(pair) & table["other"].isin(pair)]
     st.markdown(f"**{plain(called(pair[0]))}** and **{plain(called(pair[1]))}**")
     for name, label in measures(summary).items():
-        chance = measured[name].chance
+        chance = summary.distances[name].chance
         by_chance = fraction(chance if isinstance(chance, float) else chance[places])
         row = both[both["measure"] == name].iloc[0]
         st.metric(

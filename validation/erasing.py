@@ -80,7 +80,7 @@ class SmallNetwork(ErasedRuns):
         words, folds = rng.integers(WORDS, size=STIMULI), np.arange(STIMULI) % FOLDS
         analysis = SimpleNamespace(folds=folds, stimuli=range(STIMULI))
         layers = tuple(range(1 + BLOCKS))
-        network = cls(analysis, None, None, layers, np.arange(STIMULI), None, "all")  # type: ignore[arg-type]
+        network = cls(analysis, "", None, None, layers, np.arange(STIMULI), None, "all", {})  # type: ignore[arg-type]
         lexicon = rng.standard_normal((WORDS, WIDTH))
         states = lexicon[words] + 0.5 * np.roll(lexicon[words], 1, axis=1)[rng.permutation(STIMULI)]
         states[:, 0] = carried * signs[words]
@@ -90,20 +90,20 @@ class SmallNetwork(ErasedRuns):
         readers[:, 0] *= read
         output[0] *= read
         writers[:, :, 0] = 0.0
-        network.__dict__.update(words=words, first=states, blocks=(readers, 2 * writers))
+        network.__dict__.update(words=words, first=states, matrices=(readers, 2 * writers))
         network.__dict__["output"] = output
-        logits = network.logits(network.before[-1])
+        logits = network.logits(network.original_states[-1])
         network.__dict__["next"] = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
         return network
 
     @cached_property
-    def before(self) -> list[FloatArray]:
+    def original_states(self) -> list[FloatArray]:
         return self.read(self.first)
 
     def read(self, states: FloatArray) -> list[FloatArray]:
         """The states, and those after each block."""
         layers = [states]
-        for reader, writer in zip(*self.blocks, strict=True):
+        for reader, writer in zip(*self.matrices, strict=True):
             states = states + np.tanh(normed(states) @ reader) @ writer
             layers.append(states)
         return layers
@@ -129,10 +129,14 @@ class SmallNetwork(ErasedRuns):
 
     def measures(self, concept: Concept) -> FloatArray:
         """RSA of each later layer with itself before, the concept erased from both; surprisal."""
-        erasers = self.erasers(self.before[0], concept)
+        erasers = self.erasers(self.original_states[0], concept)
         states = self.states(erasers, self.shifts(erasers, concept))
+
+        def ranks(layer: FloatArray) -> list[FloatArray]:
+            return fold_ranks(layer.astype(np.float32), self.analysis.folds, "euclidean")
+
         rest = [
-            held_out_rsa(*(fold_ranks(layer, self.analysis.folds, "euclidean") for layer in pair))
+            held_out_rsa(*(ranks(layer) for layer in pair))
             for pair in self.without(states, concept)
         ]
         return np.append(np.ravel(rest), self.surprisal(states[-1]))
@@ -256,8 +260,8 @@ def part(case: str, carried: float, read: float, first: int, count: int) -> list
         def concept(labels: FloatArray, network: Any = network) -> Concept:
             return Concept.from_values(np.where(labels[network.words] > 0, "plus", "minus"), "zero")
 
-        sign, states = concept(signs), network.before[0]
-        was = np.append(np.ones(BLOCKS), network.surprisal(network.before[-1]))
+        sign, states = concept(signs), network.original_states[0]
+        was = np.append(np.ones(BLOCKS), network.surprisal(network.original_states[-1]))
         change = network.measures(sign) - was
         labels = [concept(rng.permutation(signs)) for _ in range(DRAWS)]
         everyone = np.ones(STIMULI, dtype=bool)

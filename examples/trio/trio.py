@@ -143,7 +143,7 @@ def write_groups(analysis: Analysis, features: list[str], out: Path, name: str) 
     """What is said of the kinds with several seeds, and its figures."""
     trained = [one for one in analysis.layers if not one[0].endswith("@random")]
     selected = analysis.select(layers=trained)
-    found = GroupSummary(analysis, analysis.compute_results(selected), selected)
+    found = GroupSummary(analysis, selected)
     for file, table in group_tables(found).items():
         write_table(table.round(4), out / f"{Path(file).stem}-{name}.csv")
     write_table(of_members_of_kinds(analysis).round(4), out / f"members-{name}.csv")
@@ -176,8 +176,7 @@ def main() -> None:
         if analysis.spec.groups:
             write_groups(analysis, features, out, name)
     analysis = of_training()
-    results = analysis.results()
-    trained = GroupSummary(analysis, results)
+    trained = GroupSummary.from_analysis(analysis)
     for file, table in group_tables(trained).items():
         write_table(table, out / file)
     features = [feature.name for feature in analysis.stimuli.features]

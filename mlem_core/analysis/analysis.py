@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,7 +28,6 @@ from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.stimuli.folds import folds_over, untested_items
 from mlem_core.stimuli.stimulus_set import StimulusSet
-from mlem_core.storage.store import EntryKind, Store
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,6 @@ def check_layers(asked: Iterable[Layer], layers: Collection[Layer]) -> None:
             raise unknown("layer", layer_name(layer), [layer_name(one) for one in layers])
 
 
-T = TypeVar("T")
 # Of what a kept result is: of the whole analysis, of what is selected, or of layers alone.
 Of = Selection | Sequence[Layer] | None
 
@@ -243,7 +241,7 @@ class Analysis:
         return selection.checked(self.pairs.features, self.layers)
 
     def key(self, of: Of = None, **more: Any) -> dict[str, Any]:
-        """Key of a cached result: all that it depends on, see `mlem_core.storage.store.EntryKind`.
+        """Key of a cached result: all that it depends on, see `mlem_core.analysis.context.Stage`.
 
         Parameters
         ----------
@@ -262,15 +260,6 @@ class Analysis:
         if len(self.pairs.missing):
             more["missing_pairs"] = self.pairs.missing.tolist()
         return {"stimuli": self.stimuli.identity, **chosen, **self.spec.pair_choices, **more}
-
-    def kept(
-        self, stage: EntryKind[T], store: Store | None, of: Of = None, **more: Any
-    ) -> T | None:
-        """A result that is in the store, if there is one; the other parameters are those of `key`.
-
-        Nothing is computed: None where it is not there.
-        """
-        return None if store is None else stage.find(store, self.key(of, **more))
 
     def __repr__(self) -> str:
         return as_lines(*_lines(self))

@@ -167,10 +167,13 @@ class Stage(Generic[T]):
         return context.once(request, lambda: self._kept(context, **options))
 
     def get(self, context: SelectionContext, **options: Any) -> T:
-        """The result, computed where it is not kept; then it is.
+        """The result, computed where it is not kept; then it is, if there is a store.
 
         Raises as `compute` does.
         """
+        if context.store is None:
+            result: T = self.compute(context, **options)
+            return result
         layers = context.selection.layers
         if self.join is not None and len(layers) > 1 and self.by_layer(context):
             count, n_layers = (

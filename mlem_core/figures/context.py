@@ -5,7 +5,7 @@ from __future__ import annotations
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +14,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.analysis import flags
-from mlem_core.analysis.analysis import Analysis, Of
+from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.context import SelectionContext
 from mlem_core.analysis.planning import said_of_choice
 from mlem_core.analysis.similarities import SIMILARITY, LayerSimilarity, compute_rsa
@@ -37,9 +37,6 @@ from mlem_core.inference.permutation_null import ContributionNull
 from mlem_core.pairs.columns import coding
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA
-from mlem_core.storage.store import EntryKind
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -100,12 +97,6 @@ class FigureContext(SelectionContext):
     """
 
     drawing: FigureOptions = field(default_factory=FigureOptions)
-
-    def find(self, stage: EntryKind[T], of: Of = None, **more: Any) -> T | None:
-        """A result that is in the store, of the selection or as in `Analysis.kept`; else None."""
-        chosen = self.selection if of is None else of
-        found = partial(self.analysis.kept, stage, self.store, chosen, **more)
-        return self.once((stage.name, chosen, *more.items()), found)
 
     @property
     def marked_pair(self) -> tuple[Layer, Layer] | None:

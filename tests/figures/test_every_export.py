@@ -20,8 +20,8 @@ from pypdfium2.raw import FPDF_PAGEOBJ_TEXT
 from mlem_core import Store, compared, run, stimulus_map
 from mlem_core.analysis.context import SelectionContext
 from mlem_core.extensions.decoding.stage import DECODING
-from mlem_core.extensions.erasure.stage import STAGE, Erasure, ErasureRequest
-from mlem_core.extensions.systems.halves import keep_halves
+from mlem_core.extensions.erasure.stage import ERASURE, Erasure
+from mlem_core.extensions.systems.halves import HALVES
 from mlem_core.figures.export import as_file, as_files, one_browser
 from mlem_core.figures.plots import FIGURES, FigureContext, FigureOptions, RenderedFigure
 from mlem_core.figures.print_layout import WIDTHS_MM, Paper
@@ -83,10 +83,11 @@ class Sources:
         ends |= {"control_lower": 0.7, "control_upper": 1.1, "interchanged": 0.45}
         table = table.assign(model=where[0], feature="part_of_speech", **ends)
         made = Erasure(table, "part_of_speech", *where, np.zeros((2, 0, 0)), ())
-        key = ErasureRequest(of, "part_of_speech", where, (other,), None, "all").key
-        STAGE.get(self.store, key, lambda: made)
         options = {"erased": "part_of_speech", "erased_at": "mini-gpt2:1", "other": "mini-mamba:3"}
-        return self.shown(of, **options)
+        shown = self.shown(of, **options)
+        request = {"feature": "part_of_speech", "layer": where, "others": (other,), "later": None}
+        replace(ERASURE, compute=lambda *_, **__: made).get(shown, **request, positions="all")
+        return shown
 
     @cached_property
     def values(self):
@@ -117,8 +118,9 @@ class Sources:
         of_groups = {"groups": groups, "trajectories": trajectories, "labels": labels}
         spec = in_files(self.folder, self.table, layers, **of_groups, **CHOSEN)
         everything = run(spec, self.store)
-        keep_halves(everything, self.store, everything.select())
-        return self.shown(everything)
+        shown = self.shown(everything)
+        HALVES.get(shown)
+        return shown
 
     @cached_property
     def importance_group(self):

@@ -11,8 +11,7 @@ from helpers.screens import Screen, ran
 
 from mlem_core import write_csv
 from mlem_core.extensions.systems import summary
-from mlem_core.extensions.systems.halves import keep_halves
-from mlem_core.extensions.systems.model_groups import distance_table
+from mlem_core.extensions.systems.halves import HALVES
 from mlem_core.extensions.systems.summary import GroupSummary
 from mlem_core.storage.store import Store
 
@@ -49,9 +48,9 @@ def test_systems_are_compared_and_two_of_them_are_chosen(store, tmp_path, monkey
     spec = systems(tmp_path, names, groups=members, labels=labels)
     job = ran(spec, store)
     analysis, other = job.analysis(), Store(tmp_path / "other")
-    keep_halves(analysis, other, analysis.select())
-    here = GroupSummary(analysis, analysis.results(), store=other)
-    expected = here.system_distances
+    here = GroupSummary.from_analysis(analysis, other)
+    HALVES.get(here)
+    expected = here.distance_table
     # The run has kept all of it, so that the page only reads.
     for name in (
         "profile_distances",
@@ -60,10 +59,7 @@ def test_systems_are_compared_and_two_of_them_are_chosen(store, tmp_path, monkey
         "second_level",
     ):
         monkeypatch.setattr(summary, name, None)
-    tables = [
-        distance_table(*one) for one in (expected, replace(here, store=store).system_distances)
-    ]
-    pd.testing.assert_frame_equal(*tables)
+    pd.testing.assert_frame_equal(replace(here, store=store, memory={}).distance_table, expected)
     screen = Screen("systems", analysis=job.id, measure="rsa")
     drawn = {"distances", "map", "importance", "profiles", "alignment"}
     assert {*screen.figures} == {f"system-{one}" for one in drawn} and screen.errors == []

@@ -9,15 +9,9 @@ from mlem_core.analysis.run import run
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import Bars
 from mlem_core.base.typing import parse_layer
-from mlem_core.cli.inputs import (
-    checked_spec,
-    new_notices,
-)
+from mlem_core.cli.inputs import checked_spec, new_notices
 from mlem_core.cli.options import add_inputs
-from mlem_core.cli.streams import (
-    complain,
-    tell,
-)
+from mlem_core.cli.streams import complain, tell
 from mlem_core.extensions.erasure.stage import erase
 from mlem_core.stimuli.stimulus_csv import write_table
 from mlem_core.storage.store import Store

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from mlem_core.base.labels import Names
 from mlem_core.base.typing import layer_name, parse_layer
 from mlem_core.extensions.erasure.measures import FORMS, IMPORTANCE, PREDICTIONS, REST, SURPRISAL
-from mlem_core.extensions.erasure.stage import OUTSIDE, STAGE, Erasure, ErasureRequest
+from mlem_core.extensions.erasure.stage import ERASURE, OUTSIDE, Erasure
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.profiles import band
 from mlem_core.figures.style import (
@@ -83,13 +83,17 @@ def _traces(rows: pd.DataFrame) -> list[Trace]:
 
 def selected_erasure(context: FigureContext) -> Erasure | None:
     """The result that is chosen by the options "erased", "erased_at", "erased_tokens", "other"."""
-    chosen, store = context.drawing.options, context.store
-    if store is None or not {"erased", "erased_at"} <= {*chosen}:
+    options = context.drawing.options
+    if not {"erased", "erased_at"} <= {*options}:
         return None
-    others = (parse_layer(chosen["other"]),) if chosen.get("other") else ()
-    where, positions = parse_layer(chosen["erased_at"]), chosen.get("erased_tokens", "all")
-    asked = ErasureRequest(context.analysis, chosen["erased"], where, others, None, positions)
-    return context.once(("erasure", *asked[1:]), lambda: STAGE.find(store, asked.key))
+    return ERASURE.find(
+        context,
+        feature=options["erased"],
+        layer=parse_layer(options["erased_at"]),
+        others=(parse_layer(options["other"]),) if options.get("other") else (),
+        later=None,
+        positions=options.get("erased_tokens", "all"),
+    )
 
 
 @figure(

@@ -6,7 +6,8 @@ folds (see `erasers`). Pairs inside a fold have one eraser, so that similarities
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -80,61 +81,125 @@ class Concept(NamedTuple):
         return self._replace(targets=targets)
 
 
+IMPORTANCE, RSA_WITH, REST = "importance", "RSA with ", "rest"
+SURPRISAL, FORMS = "surprisal", "right form"
+PREDICTIONS = (SURPRISAL, FORMS)
+# Blocks of each kind of unit that are left out in turn.
+BLOCKS = 24
+
+# Centred ranks of the distances inside each fold: (n, n), 0 on the diagonal.
+FoldRanks = list[FloatArray]
+
+
+class ErasureValues(NamedTuple):
+    """Measures with a concept erased, or with none.
+
+    values : (n_rows,) see `ErasedRuns.rows`
+    states : of the shown stimuli in each layer
+    predictions : values whose means the last measures are
+    """
+
+    values: FloatArray
+    states: list[FloatArray]
+    predictions: list[FloatArray]
+
+
 @dataclass(frozen=True)
 class ErasedRuns:
-    """A model, the stimuli, and the layer that a concept is erased from.
+    """Runs of a model with a concept erased from a layer, and what is measured of them.
 
     Attributes
     ----------
     analysis : its folds are those of erasers, which are fitted on all of its stimuli
+    model : its name
     loaded, head : the model without and with its head; None where it predicts nothing
     layers : the erased layer, then the later ones that are looked at
-    shown : (n_shown,) those that are run
+    shown : (n_shown,) the stimuli that are run
     forms : minimal pairs among the shown stimuli
     positions : one of `mlem_core.extensions.erasure.erasers.ERASED`
+    others : the ranks in layers of other models, by the name of the layer
     """
 
     analysis: Analysis
+    model: str
     loaded: LoadedModel
     head: Any
     layers: tuple[int, ...]
     shown: IntArray
     forms: Forms | None
     positions: str
+    others: Mapping[str, FoldRanks]
 
     @cached_property
-    def few(self) -> StimulusSet:
+    def stimuli(self) -> StimulusSet:
         """The stimuli that are run."""
         return self.analysis.stimuli.take(self.shown)
 
     @cached_property
-    def _tokens(self) -> list[tuple[TokenizedStimuli, IntArray]]:
-        """Tokens of the shown stimuli, then of forms, each with the shown stimuli that they are."""
-        sets = [(self.few, np.arange(len(self.shown)))]
-        if self.forms is not None:
-            sets.append((self.forms.sentences, np.tile(self.forms.rows, 2)))
-        special = self.analysis.spec.extraction.special_tokens
-        return [(tokenize(stimuli, self.loaded, special), rows) for stimuli, rows in sets]
-
-    @property
-    def n_predictions(self) -> int:
-        """Number of measures of predictions: surprisal, and right forms."""
-        return 0 if self.head is None else 1 + (self.forms is not None)
+    def folds(self) -> IntArray:
+        """The fold of each shown stimulus."""
+        folds: IntArray = self.analysis.folds[self.shown]
+        return folds
 
     @cached_property
-    def before(self) -> list[FloatArray]:
+    def units(self) -> StimulusUnits:
+        """Units of the shown stimuli."""
+        return StimulusUnits.from_stimuli(self.stimuli, self.folds)
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        """Blocks of them that are left out in turn."""
+        return self.units.blocks(BLOCKS)
+
+    @cached_property
+    def estimator(self) -> str:
+        """That of the analysis, or ridge where it cannot be refitted."""
+        estimator = str(self.analysis.spec.estimator)
+        return estimator if estimator_named(estimator).refitted else "ridge"
+
+    @cached_property
+    def columns(self) -> PairColumns:
+        """Columns of all pairs of the shown stimuli."""
+        columns = self.analysis.pairs.columns.drop_interactions().columns
+        return columns.select_stimuli(self.shown)
+
+    @cached_property
+    def rows(self) -> list[tuple[str, int, str]]:
+        """Measure, layer and feature of each value; of predictions the last layer."""
+        rows = [(IMPORTANCE, at, name) for at in self.layers for name in self.columns.features]
+        rows += [(f"{RSA_WITH}{name}", at, "") for name in self.others for at in self.layers]
+        rows += [(REST, at, "") for at in self.layers[1:]]
+        predictions = PREDICTIONS[: len(self._predicted)]
+        return rows + [(name, self.loaded.n_layers, "") for name in predictions]
+
+    def _tokenize(self, stimuli: StimulusSet) -> TokenizedStimuli:
+        return tokenize(stimuli, self.loaded, self.analysis.spec.extraction.special_tokens)
+
+    @cached_property
+    def _tokens(self) -> TokenizedStimuli:
+        return self._tokenize(self.stimuli)
+
+    @cached_property
+    def _predicted(self) -> list[tuple[TokenizedStimuli, IntArray]]:
+        """Tokens of the shown stimuli, then of forms, each with the shown stimuli that they are."""
+        if self.head is None:
+            return []
+        predicted = [(self._tokens, np.arange(len(self.shown)))]
+        if self.forms is not None:
+            predicted.append((self._tokenize(self.forms.sentences), np.tile(self.forms.rows, 2)))
+        return predicted
+
+    @cached_property
+    def original_states(self) -> list[FloatArray]:
         """States of all stimuli in the layers, (n_stimuli, n_units) each, nothing erased."""
-        return self._states(
-            tokenize(
-                self.analysis.stimuli, self.loaded, self.analysis.spec.extraction.special_tokens
-            )
-        )
+        return self._states(self._tokenize(self.analysis.stimuli))
 
     def states(self, erasers: Sequence[Eraser], shifts: FloatArray) -> list[FloatArray]:
         """States of the shown stimuli in the layers, erased by the eraser of each fold."""
-        tokens = self._tokens[0]
-        during = self._during(erasers, shifts, *tokens, self.loaded.model)
-        return self._states(tokens[0], during=during)
+        rows = np.arange(len(self.shown))
+        return self._states(
+            self._tokens, self._during(erasers, shifts, self._tokens, rows, self.loaded.model)
+        )
 
     def shifts(self, erasers: Sequence[Eraser], concept: Concept) -> FloatArray:
         """(n_shown, rank) the erasers' coordinates of the mean state of each target; 0 without.
@@ -149,20 +214,20 @@ class ErasedRuns:
         for fold, eraser in enumerate(erasers):
             train = concept.there & (folds != fold)
             mean = concept.columns[train].mean(axis=0)
-            sides = (self.before[0][train] - eraser.mean) @ eraser.right.T
+            sides = (self.original_states[0][train] - eraser.mean) @ eraser.right.T
             slopes = np.linalg.lstsq(concept.columns[train] - mean, sides)[0]
             held_out = concept.there & (folds == fold)
             shifts[held_out, : len(eraser.right)] = (concept.targets[held_out] - mean) @ slopes
         return shifts[self.shown]
 
     def _states(self, tokens: TokenizedStimuli, during: During = untouched) -> list[FloatArray]:
-        found: list[FloatArray] = []
-        asked = tokens, self.loaded, self.analysis.spec.extraction.pooling, self.layers
-        for rows, arrays in passes(*asked, during=during):
-            found = found or [np.zeros((len(tokens.spans), own.shape[1])) for own in arrays]
-            for own, array in zip(found, arrays, strict=True):
-                own[rows] = array
-        return found
+        states: list[FloatArray] = []
+        pooling = self.analysis.spec.extraction.pooling
+        for rows, arrays in passes(tokens, self.loaded, pooling, self.layers, during=during):
+            states = states or [np.zeros((len(tokens.spans), array.shape[1])) for array in arrays]
+            for layer, array in zip(states, arrays, strict=True):
+                layer[rows] = array
+        return states
 
     def _during(
         self,
@@ -172,7 +237,8 @@ class ErasedRuns:
         rows: IntArray,
         model: Any,
     ) -> During:
-        folds = self.analysis.folds[self.shown[rows]]
+        """What sentences, whose tokens are those of these shown stimuli, are run in."""
+        folds = self.folds[rows]
         of_sentences = np.array([folds[stimuli[0]] for stimuli in tokens.stimuli])
         how = self.layers[0], erasers, of_sentences, self.positions, shifts[rows]
         return erased_passes(model, self.loaded.n_layers, tokens, *how)
@@ -182,18 +248,19 @@ class ErasedRuns:
 
         NaN where nothing stands before a word.
         """
-        loaded, masked, found = self.loaded, not self.loaded.causal, []
-        for tokens in self._tokens[: self.n_predictions]:
+        values = []
+        for tokens, rows in self._predicted:
             during: During = untouched
             if erasers is not None:
-                during = self._during(erasers, shifts, *tokens, self.head)
-            asked = tokens[0], loaded, self.head, during
-            of = masked_surprisal(*asked) if masked else word_predictions(*asked).surprisal
-            found.append(of)
-        if len(found) > 1:
-            right, wrong = np.split(found[1], 2)
-            found[1] = np.where(np.isnan(right + wrong), np.nan, (right < wrong).astype(float))
-        return found
+                during = self._during(erasers, shifts, tokens, rows, self.head)
+            if self.loaded.causal:
+                values.append(word_predictions(tokens, self.loaded, self.head, during).surprisal)
+            else:
+                values.append(masked_surprisal(tokens, self.loaded, self.head, during))
+        if len(values) > 1:
+            right, wrong = np.split(values[1], 2)
+            values[1] = np.where(np.isnan(right + wrong), np.nan, (right < wrong).astype(float))
+        return values
 
     def erasers(
         self, states: FloatArray, concept: Concept, rows: IntArray | None = None
@@ -207,7 +274,7 @@ class ErasedRuns:
         rows : the stimuli of the states; None: all
         """
         rows = np.arange(len(self.analysis.stimuli)) if rows is None else rows
-        there, folds, found = concept.there[rows], self.analysis.folds[rows], []
+        there, folds, erasers = concept.there[rows], self.analysis.folds[rows], []
         for fold in range(int(self.analysis.folds.max()) + 1):
             train = there & (folds != fold)
             columns = concept.columns[rows][train]
@@ -217,185 +284,113 @@ class ErasedRuns:
                     f"stimuli that train fold {fold}; choose a feature with two values in each."
                 )
             spared = None if concept.spared is None else concept.spared[rows][train]
-            found.append(leace(states[train], columns, spared))
-        return found
+            erasers.append(leace(states[train], columns, spared))
+        return erasers
 
     def without(
-        self, now: Sequence[FloatArray], concept: Concept
+        self, states: Sequence[FloatArray], concept: Concept
     ) -> list[tuple[FloatArray, FloatArray]]:
         """Shown states of each later layer before, and now, the concept erased there from both."""
-        folds, found = self.analysis.folds[self.shown], []
-        changed = concept if concept.targets is None else Concept(concept.targets, concept.there)
-        for was, own in zip(self.before[1:], now[1:], strict=True):
-            pair = []
-            for states, erasers in (
-                (was[self.shown], self.erasers(was, concept)),
-                (own, self.erasers(own, changed, self.shown)),
-            ):
-                erased = np.empty_like(states)
-                for fold, eraser in enumerate(erasers):
-                    erased[folds == fold] = eraser(states[folds == fold])
-                pair.append(erased)
-            found.append((pair[0], pair[1]))
-        return found
+        target = concept if concept.targets is None else Concept(concept.targets, concept.there)
+        return [
+            (
+                self._erase(before[self.shown], self.erasers(before, concept)),
+                self._erase(now, self.erasers(now, target, self.shown)),
+            )
+            for before, now in zip(self.original_states[1:], states[1:], strict=True)
+        ]
 
-
-IMPORTANCE, RSA_WITH, REST = "importance", "RSA with ", "rest"
-SURPRISAL, FORMS = "surprisal", "right form"
-PREDICTIONS = (SURPRISAL, FORMS)
-# Blocks of each kind of unit that are left out in turn.
-BLOCKS = 24
-
-# Centred ranks of the distances inside each fold: (n, n), 0 on the diagonal.
-FoldRanks = list[FloatArray]
-
-
-class Found(NamedTuple):
-    """Measures with a concept erased, or with none.
-
-    values : (n_rows,) see `Measures.rows`
-    states : of the shown stimuli in each layer
-    predictions : values whose means the last measures are
-    """
-
-    values: FloatArray
-    states: list[FloatArray]
-    predictions: list[FloatArray]
-
-
-@dataclass(frozen=True)
-class Measures:
-    """What is measured of runs.
-
-    Attributes
-    ----------
-    others : the ranks in layers of other models, by the name of the layer
-    """
-
-    model: str
-    runs: ErasedRuns
-    others: dict[str, FoldRanks]
-
-    @property
-    def distance(self) -> str:
-        """The neural distance in the layers of the model."""
-        return self.runs.analysis.spec.neural_distance(self.model)
+    def _erase(self, states: FloatArray, erasers: Sequence[Eraser]) -> FloatArray:
+        erased = np.empty_like(states)
+        for fold, eraser in enumerate(erasers):
+            erased[self.folds == fold] = eraser(states[self.folds == fold])
+        return erased
 
     @cached_property
-    def folds(self) -> IntArray:
-        """The fold of each shown stimulus."""
-        return self.runs.analysis.folds[self.runs.shown]
-
-    @cached_property
-    def units(self) -> StimulusUnits:
-        """Units of the shown stimuli."""
-        return StimulusUnits.from_stimuli(self.runs.few, self.folds)
-
-    @cached_property
-    def blocks(self) -> Blocks:
-        """Blocks of them that are left out in turn."""
-        return self.units.blocks(BLOCKS)
-
-    @cached_property
-    def estimator(self) -> str:
-        """That of the analysis, or ridge where it cannot be refitted."""
-        own = str(self.runs.analysis.spec.estimator)
-        return own if estimator_named(own).refitted else "ridge"
-
-    @cached_property
-    def columns(self) -> PairColumns:
-        """Columns of all pairs of the shown stimuli."""
-        columns = self.runs.analysis.pairs.columns.drop_interactions().columns
-        return columns.select_stimuli(self.runs.shown)
-
-    @cached_property
-    def rows(self) -> list[tuple[str, int, str]]:
-        """Measure, layer and feature of each value; of predictions the last layer."""
-        layers, last = self.runs.layers, self.runs.loaded.n_layers
-        found = [(IMPORTANCE, at, name) for at in layers for name in self.columns.features]
-        found += [(f"{RSA_WITH}{name}", at, "") for name in self.others for at in layers]
-        found += [(REST, at, "") for at in layers[1:]]
-        return found + [(name, last, "") for name in PREDICTIONS[: self.runs.n_predictions]]
-
-    @cached_property
-    def before(self) -> Found:
+    def original(self) -> ErasureValues:
         """The measures with nothing erased."""
-        return self.found(None)
+        states = [layer[self.shown] for layer in self.original_states]
+        rest = np.ones(len(states) - 1)
+        return self._values(states, rest, self.predictions(None, np.zeros(0)))
 
-    def found(self, concept: Concept | None) -> Found:
-        """The measures with a concept erased, or with none."""
-        runs, erasers, shifts = self.runs, None, np.zeros(0)
-        states = [own[runs.shown] for own in runs.before]
-        if concept is not None:
-            erasers = runs.erasers(runs.before[0], concept)
-            shifts = runs.shifts(erasers, concept)
-            states = runs.states(erasers, shifts)
-        values = [fitted(self._pairs(states).statistics, self.estimator).mean_scores[:, 1:].ravel()]
-        ranks = self._ranks(states) if self.others else []
-        values += [held_out_rsa(x, y) for y in self.others.values() for x in ranks]
-        if concept is None:
-            values.append(np.ones(len(states) - 1))
-        else:
-            both = runs.without(states, concept)
-            values += [held_out_rsa(*self._ranks(pair)) for pair in both]
-        each = runs.predictions(erasers, shifts)
-        values += [np.atleast_1d(np.nanmean(own)) for own in each]
-        return Found(np.concatenate(values), states, each)
+    def with_erased(self, concept: Concept) -> ErasureValues:
+        """The measures with a concept erased."""
+        erasers = self.erasers(self.original_states[0], concept)
+        shifts = self.shifts(erasers, concept)
+        states = self.states(erasers, shifts)
+        rest = self._rsa_with_original(states, concept)[:, 0]
+        return self._values(states, rest, self.predictions(erasers, shifts))
+
+    def _values(
+        self, states: list[FloatArray], rest: FloatArray, predictions: list[FloatArray]
+    ) -> ErasureValues:
+        scores = fitted(self._pairs(states).statistics, self.estimator).mean_scores
+        means = [float(np.nanmean(values)) for values in predictions]
+        parts = scores[:, 1:].ravel(), self._rsa_with_others(states)[:, 0], rest, means
+        return ErasureValues(np.concatenate(parts), states, predictions)
+
+    def _rsa_with_others(
+        self, states: Sequence[FloatArray], weights: Sequence[FloatArray] | None = None
+    ) -> FloatArray:
+        """(n_others · n_layers, n_draws), see `held_out_rsa`."""
+        if not self.others:
+            return np.empty((0, 1 if weights is None else len(weights[0])))
+        ranks = self._ranks(states)
+        others = self.others.values()
+        return np.stack([held_out_rsa(x, y, weights) for y, x in itertools.product(others, ranks)])
+
+    def _rsa_with_original(
+        self,
+        states: Sequence[FloatArray],
+        concept: Concept,
+        weights: Sequence[FloatArray] | None = None,
+    ) -> FloatArray:
+        """(n_later_layers, n_draws) of each later layer before and now, see `without`."""
+        pairs = map(self._ranks, self.without(states, concept))
+        return np.stack([held_out_rsa(before, now, weights) for before, now in pairs])
 
     def _ranks(self, states: Sequence[FloatArray]) -> list[FoldRanks]:
-        return [fold_ranks(own, self.folds, self.distance) for own in states]
+        distance = self.analysis.spec.neural_distance(self.model)
+        return [fold_ranks(layer.astype(np.float32), self.folds, distance) for layer in states]
 
-    def jackknife_changes(self, now: Found, concept: Concept) -> FloatArray:
+    def jackknife_changes(self, now: ErasureValues, concept: Concept) -> FloatArray:
         """(n_blocks, n_rows) the change of each measure without each block of stimuli."""
-        was, weights = self.before, self.blocks.weights
-        pairs = self._pairs([*was.states, *now.states])
+        before, weights = self.original, self.blocks.weights
+        pairs = self._pairs([*before.states, *now.states])
         importances = jackknife_scores(pairs, self.estimator, self.blocks)[..., 1:]
         first, second = np.split(importances, 2, axis=1)
-        found = [(second - first).reshape(len(weights), -1)]
+        changes = [(second - first).reshape(len(weights), -1)]
         by_fold = [weights[:, self.folds == fold].astype(float) for fold in np.unique(self.folds)]
-        ranks = [self._ranks(one.states) if self.others else [] for one in (was, now)]
-        for other in self.others.values():
-            for x, y in zip(*ranks, strict=True):
-                change = held_out_rsa(y, other, by_fold) - held_out_rsa(x, other, by_fold)
-                found.append(change[:, None])
-        for pair in self.runs.without(now.states, concept):
-            x, y = self._ranks(pair)
-            found.append(held_out_rsa(x, y, by_fold)[:, None] - 1.0)
-        forms = self.runs.forms
-        of = [np.arange(len(self.folds)), *([] if forms is None else [forms.rows])]
-        for rows, values, others in zip(of, was.predictions, now.predictions, strict=False):
-            there = ~np.isnan(values)
-            own = weights[:, rows[there]].astype(float)
-            found.append((own @ (others - values)[there] / own.sum(axis=1))[:, None])
-        return np.concatenate(found, axis=1)
+        rsa = (self._rsa_with_others(values.states, by_fold) for values in (now, before))
+        changes.append(np.subtract(*rsa).T)
+        changes.append(self._rsa_with_original(now.states, concept, by_fold).T - 1.0)
+        rows_of_forms = [] if self.forms is None else [self.forms.rows]
+        rows = [np.arange(len(self.shown)), *rows_of_forms]
+        for at, old, new in zip(rows, before.predictions, now.predictions, strict=False):
+            known = ~np.isnan(old)
+            counts = weights[:, at[known]].astype(float)
+            changes.append((counts @ (new - old)[known] / counts.sum(axis=1))[:, None])
+        return np.concatenate(changes, axis=1)
 
     def _pairs(self, states: Sequence[FloatArray]) -> LayerPairs:
         """The pairs of the shown stimuli in some layers."""
-        squared = [
-            squared_distances(of_layer.astype(np.float32), self.distance) for of_layer in states
-        ]
+        distance = self.analysis.spec.neural_distance(self.model)
+        squared = [squared_distances(layer.astype(np.float32), distance) for layer in states]
         layers = [(self.model, at) for at in range(len(states))]
-        units = self.units
         return LayerPairs.from_distances(
-            layers, squared, self.columns, self.folds, units.groups, units.items
+            layers, squared, self.columns, self.folds, self.units.groups, self.units.items
         )
 
 
-def fold_ranks(states: FloatArray, folds: IntArray, distance: str) -> FoldRanks:
-    """Ranks of the distances of states (n_stimuli, n_units) inside each fold."""
-    return [
-        square_ranks(states[folds == fold].astype(np.float32), distance)
-        for fold in np.unique(folds)
-    ]
-
-
-def square_ranks(states: Any, distance: str) -> FloatArray:
-    """(n, n) centred ranks of the distances of some stimuli, 0 on the diagonal."""
+def fold_ranks(states: Any, folds: IntArray, distance: str) -> FoldRanks:
+    """Centred ranks of the distances of states (n_stimuli, n_units) inside each fold."""
     from scipy.spatial.distance import squareform
 
-    ranks = pair_ranks(squared_distances(states, distance)).astype(np.float64)
-    square: FloatArray = squareform(ranks - ranks.mean())
-    return square
+    squares = []
+    for fold in np.unique(folds):
+        ranks = pair_ranks(squared_distances(states[folds == fold], distance)).astype(np.float64)
+        squares.append(squareform(ranks - ranks.mean()))
+    return squares
 
 
 def held_out_rsa(
@@ -407,10 +402,9 @@ def held_out_rsa(
     ----------
     weights : for each fold (n_draws, n) how often each stimulus counts; ranks are those of all
     """
-    found = []
+    by_fold = []
     for fold, (x, y) in enumerate(zip(a, b, strict=True)):
         w = np.ones((1, len(x))) if weights is None else weights[fold]
-        both, of_x, of_y = (((w @ one) * w).sum(axis=1) for one in (x * y, x * x, y * y))
-        found.append(both / np.sqrt(np.maximum(of_x * of_y, 1e-300)))
-    mean: FloatArray = np.mean(found, axis=0)
-    return mean
+        both, of_x, of_y = (((w @ products) * w).sum(axis=1) for products in (x * y, x * x, y * y))
+        by_fold.append(both / np.sqrt(np.maximum(of_x * of_y, 1e-300)))
+    return np.asarray(np.mean(by_fold, axis=0))

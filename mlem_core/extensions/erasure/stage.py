@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.analysis.analysis import Analysis, same_content
-from mlem_core.analysis.context import SelectionContext
+from mlem_core.analysis.context import SelectionContext, Stage
 from mlem_core.analysis.layer_sources import get_representations
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.labels import NAMES, Names
@@ -45,15 +45,14 @@ from mlem_core.extensions.erasure.measures import (
     SURPRISAL,
     Concept,
     ErasedRuns,
-    Measures,
-    square_ranks,
+    fold_ranks,
 )
 from mlem_core.inference.layer_pairs import sampled_rows
 from mlem_core.inference.permutation_null import permutation_null
 from mlem_core.inference.resample import check_enough, jackknife
 from mlem_core.representations.loading import load_with_head, open_model
 from mlem_core.stimuli.levels import exchanges
-from mlem_core.storage.store import EntryKind, Store
+from mlem_core.storage.store import Store
 from mlem_core.tasks.followups import JobType, Options
 
 # Permutations of the feature's labels, and random subspaces: by chance the feature is beyond all of
@@ -147,7 +146,6 @@ def _numbers(rows: pd.DataFrame) -> str:
 
 
 MEASURED = {REST: "RSA with itself", SURPRISAL: "surprisal", FORMS: "right forms"}
-STAGE = EntryKind("erasure", 2, Erasure)
 
 
 def erase(
@@ -185,42 +183,15 @@ def erase(
 
     >>> erase(analysis, "part_of_speech", "mini-gpt2:3", store)  # doctest: +SKIP
     """
-    where = analysis.select(layers=[layer]).layers[0]
-    if others:
-        others = analysis.select(layers=list(others)).layers
-    asked = ErasureRequest(analysis, feature, where, others, later, positions)
+    spec, model_layer = analysis.spec, analysis.select(layers=[layer]).layers[0]
     check_choice("feature", feature, analysis.pairs.features)
     check_choice("choice of tokens", positions, ERASED)
-    _check(analysis, feature, where)
-    return STAGE.get(store, asked.key, lambda: _made(asked, store, report or (lambda _: None)))
-
-
-class ErasureRequest(NamedTuple):
-    """What `erase` is called with."""
-
-    analysis: Analysis
-    feature: str
-    layer: Layer
-    others: Sequence[Any] = ()
-    later: Sequence[int] | None = None
-    positions: str = "all"
-
-    @property
-    def key(self) -> dict[str, Any]:
-        """Key of the result."""
-        chosen = replace(self.analysis.select(), layers=(self.layer, *self.others))
-        more = {"erased": self.feature, "later": self.later, "positions": self.positions}
-        return self.analysis.key(chosen, **more)
-
-
-def _check(analysis: Analysis, feature: str, layer: Layer) -> None:
-    spec = analysis.spec
-    if layer[0] in dict(spec.representations):
+    if model_layer[0] in dict(spec.representations):
         raise InputError(
-            f"{layer[0]} is a file of representations; a feature can only be erased from a model "
-            "that can be run."
+            f"{model_layer[0]} is a file of representations; a feature can only be erased from a "
+            "model that can be run."
         )
-    kinds = {one.name: one.kind for one in analysis.stimuli.features}
+    kinds = {column.name: column.kind for column in analysis.stimuli.features}
     if kinds[feature] not in ("nominal", "ordered"):
         raise InputError(
             f"the feature {feature!r} is given by its distances; only one with values can be "
@@ -231,40 +202,52 @@ def _check(analysis: Analysis, feature: str, layer: Layer) -> None:
             f"found folds over {spec.folds_over} and {spec.units} units; a feature is erased with "
             "folds over sentences and raw units, so run the analysis with these."
         )
+    return ERASURE.get(
+        SelectionContext.from_analysis(analysis, store, report),
+        feature=feature,
+        layer=model_layer,
+        others=analysis.select(layers=list(others)).layers if others else (),
+        later=later,
+        positions=positions,
+    )
 
 
-def _made(asked: ErasureRequest, store: Store, report: Report) -> Erasure:
-    measures, notes = _measures(asked, store)
-    runs, stimuli = measures.runs, asked.analysis.stimuli
-    values, missing = stimuli.values(asked.feature), asked.analysis.spec.missing
-    progress, done = counting(report, "erased", "runs", asked.layer[0]), count(2)
+def compute_erasure(
+    context: SelectionContext, feature: str, layer: Layer, **options: Any
+) -> Erasure:
+    """What `erase` gives, of choices that have been checked."""
+    analysis = context.analysis
+    runs, notes = open_runs(context, feature, layer, **options)
+    values, missing = analysis.stimuli.values(feature), analysis.spec.missing
+    progress, done = counting(context.report, "erased", "runs", layer[0]), count(2)
     total = 3 + 2 * DRAWS
     progress(0, total)
-    was, states = measures.before, runs.before[0]
+    before, states = runs.original.values, runs.original_states[0]
     concept = Concept.from_values(values, missing)
     progress(1, total)
-    now = measures.found(concept)
-    without = measures.jackknife_changes(now, concept)
-    change = jackknife(now.values - was.values, without, measures.blocks.sizes)
+    erased = runs.with_erased(concept)
+    after = erased.values
+    without = runs.jackknife_changes(erased, concept)
+    change = jackknife(after - before, without, runs.blocks.sizes)
 
     def control_change(control: Concept) -> FloatArray:
         progress(next(done), total)
-        return measures.found(control).values - was.values
+        return runs.with_erased(control).values - before
 
     def permuted(givers: IntArray) -> FloatArray:
         """Changes by the feature, whose labels come first, and by labels that are permuted."""
         others = [Concept.from_values(values[row], missing) for row in givers[1:]]
         draws = [control_change(other._replace(spared=concept.columns)) for other in others]
-        return np.stack([now.values - was.values, *draws])
+        return np.stack([after - before, *draws])
 
     def removed(givers: IntArray) -> FloatArray:
         """Variance that permuted labels take from the states, which is quick."""
         left = [Concept.from_values(values[row], missing).eraser(states)(states) for row in givers]
         return np.array([(states - each).var(axis=0).sum() for each in left])
 
-    rng = np.random.default_rng(asked.analysis.spec.seed)
+    rng = np.random.default_rng(analysis.spec.seed)
     interchanged = control_change(concept.interchanged(rng))
-    ways = exchanges(stimuli, asked.analysis.folds, asked.feature)
+    ways = exchanges(analysis.stimuli, analysis.folds, feature)
     null = permutation_null(ways, values, permuted, DRAWS, rng, removed)
     eraser, everyone = concept.eraser(states), np.ones(len(states), dtype=bool)
     subspaces = [
@@ -272,41 +255,66 @@ def _made(asked: ErasureRequest, store: Store, report: Report) -> Erasure:
         for columns in matched_subspaces(states, eraser, DRAWS, rng)
     ]
     progress(total, total)
-    names = np.array([name for name, *_ in measures.rows])
+    table = pd.DataFrame(runs.rows, columns=["measure", "layer", "feature"])
+    names = table["measure"].to_numpy()
     draws = null.draws, np.stack((null.draws[0], *subspaces))
     reach = np.max([control_reach(changes, names != IMPORTANCE) for changes in draws], axis=0)
-    table = pd.DataFrame(measures.rows, columns=["measure", "layer", "feature"])
-    table.insert(1, "model", asked.layer[0])
-    table["feature"] = table["feature"].where(table["feature"] != "", asked.feature)
+    table.insert(1, "model", layer[0])
+    table["feature"] = table["feature"].where(table["feature"] != "", feature)
     table = table.assign(
-        before=was.values,
-        after=now.values,
-        lower=was.values + change.lower,
-        upper=was.values + change.upper,
-        control_lower=was.values - reach,
-        control_upper=was.values + np.where(names == REST, 0.0, reach),
-        interchanged=was.values + interchanged,
+        before=before,
+        after=after,
+        lower=before + change.lower,
+        upper=before + change.upper,
+        control_lower=before - reach,
+        control_upper=before + np.where(names == REST, 0.0, reach),
+        interchanged=before + interchanged,
         beyond=(np.abs((null.draws[0], interchanged)) > reach).all(axis=0) & (not null.unknown),
     )
-    of = f"{many(len(runs.shown), stimuli.level)} of {len(stimuli):,}"
+    stimuli = f"{many(len(runs.shown), analysis.stimuli.level)} of {len(analysis.stimuli):,}"
     rank = many(len(eraser.right), "direction")
     if null.unknown:
-        notes.append(f"Nothing is claimed of {asked.feature}: {null.unknown}.")
+        notes.append(f"Nothing is claimed of {feature}: {null.unknown}.")
     notes += [
-        f"Measured on {of}, erased by {rank}; controls: {DRAWS} permutations of the labels among "
-        f"{null.unit}s, and {DRAWS} random subspaces of what is left.",
+        f"Measured on {stimuli}, erased by {rank}; controls: {DRAWS} permutations of the labels "
+        f"among {null.unit}s, and {DRAWS} random subspaces of what is left.",
         OUTSIDE,
     ]
     controls = np.stack([changes[1:] for changes in draws])
-    return Erasure(table, asked.feature, *asked.layer, controls, tuple(notes))
+    return Erasure(table, feature, *layer, controls, tuple(notes))
 
 
-def _measures(asked: ErasureRequest, store: Store) -> tuple[Measures, list[str]]:
-    """What is measured, and a sentence on each thing that cannot be."""
-    analysis, (model, number) = asked.analysis, asked.layer
+def _erasure_key(
+    context: SelectionContext,
+    *,
+    feature: str,
+    layer: Layer,
+    others: Sequence[Layer],
+    later: Sequence[int] | None,
+    positions: str,
+) -> dict[str, Any]:
+    """An erasure is of all features, and of these layers."""
+    selection = replace(context.analysis.select(), layers=(layer, *others))
+    return context.analysis.key(selection, erased=feature, later=later, positions=positions)
+
+
+ERASURE = Stage[Erasure]("erasure", 2, Erasure, compute_erasure, key=_erasure_key)
+
+
+def open_runs(
+    context: SelectionContext,
+    feature: str,
+    layer: Layer,
+    *,
+    others: Sequence[Layer],
+    later: Sequence[int] | None,
+    positions: str,
+) -> tuple[ErasedRuns, list[str]]:
+    """The model and what is measured of it, and a sentence on each thing that cannot be."""
+    analysis, (model, number) = context.analysis, layer
     spec, rows = analysis.spec, sampled_rows(analysis, MOST)
-    folds, few = analysis.folds[rows], analysis.stimuli.take(rows)
-    check_enough(len(np.unique(few.groups)))
+    folds, stimuli = analysis.folds[rows], analysis.stimuli.take(rows)
+    check_enough(len(np.unique(stimuli.groups)))
     loaded = open_model(model, spec.device, spec.dtype)
     if not same_content(analysis.manifest["models"][model], {"weights": loaded.identity}):
         raise InputError(f"{model} is no longer the one that was analysed; run the analysis again.")
@@ -315,10 +323,10 @@ def _measures(asked: ErasureRequest, store: Store) -> tuple[Measures, list[str]]
             f"what enters the blocks of {model} is not its layers, so that nothing can be erased "
             "from them: choose another model."
         )
-    later = tuple(range(number + 1, loaded.n_layers + 1))
-    if asked.later is not None:
-        later = tuple(at for at in later if at in asked.later)
-    if not later:
+    layers = tuple(range(number + 1, loaded.n_layers + 1))
+    if later is not None:
+        layers = tuple(at for at in layers if at in later)
+    if not layers:
         raise InputError(
             f"found layer {number} of {model}; expected one with later layers, which are measured: "
             f"0 to {loaded.n_layers - 1}."
@@ -326,31 +334,31 @@ def _measures(asked: ErasureRequest, store: Store) -> tuple[Measures, list[str]]
     notes, head, forms = [], None, None
     try:
         head = load_with_head(loaded)
-        forms = minimal_pairs(few, asked.feature) if loaded.causal else None
-        if forms is None:
+        forms = minimal_pairs(stimuli, feature) if loaded.causal else None
+        if not loaded.causal:
             notes.append(
-                f"Right forms were not measured: the sentences have too few minimal pairs of "
-                f"{NAMES.feature(asked.feature)}."
-                if loaded.causal
-                else f"Right forms were not measured: {model} does not read from left to right."
+                f"Right forms were not measured: {model} does not read from left to right."
             )
-        if not loaded.causal and few.level == "sentence":
+        elif forms is None:
+            notes.append(
+                "Right forms were not measured: the sentences have too few minimal pairs of "
+                f"{NAMES.feature(feature)}."
+            )
+        if not loaded.causal and stimuli.level == "sentence":
             head = None
             notes.append(f"Predictions were not measured: {model} predicts masked words only.")
     except InputError as error:
         notes.append(f"Predictions were not measured: {error}")
-    others = {}
-    for layer in asked.others:
-        source, distance = (
-            get_representations(analysis, layer[0], store),
-            spec.neural_distance(layer[0]),
-        )
-        others[layer_name(layer)] = [
-            square_ranks(np.asarray(source.rows(layer[1], rows[folds == fold])), distance)
-            for fold in np.unique(folds)
-        ]
-    runs = ErasedRuns(analysis, loaded, head, (number, *later), rows, forms, asked.positions)
-    return Measures(model, runs, others), notes
+    ranks = {}
+    for other in others:
+        source = get_representations(analysis, other[0], context.required_store)
+        representations = np.asarray(source.rows(other[1], rows))
+        distance = spec.neural_distance(other[0])
+        ranks[layer_name(other)] = fold_ranks(representations, folds, distance)
+    runs = ErasedRuns(
+        analysis, model, loaded, head, (number, *layers), rows, forms, positions, ranks
+    )
+    return runs, notes
 
 
 def matched_subspaces(
@@ -404,23 +412,24 @@ def control_reach(changes: FloatArray, counts: NDArray[np.bool_]) -> FloatArray:
     return reach
 
 
+def _other_layers(options: Options) -> list[Layer]:
+    """The layer of another model that is chosen, if one is."""
+    return [parse_layer(options["other"])] if options.get("other") else []
+
+
 def _erase(context: SelectionContext, options: Options) -> None:
-    other = options.get("other")
     erase(
         context.analysis,
         options["erased"],
         options["erased_at"],
         context.required_store,
-        others=[other] if other else [],
+        context.report,
+        others=_other_layers(options),
         positions=options["erased_tokens"],
-        report=context.report,
     )
 
 
-def _models(context: SelectionContext, options: Options) -> list[str]:
-    other = options.get("other")
-    return [parse_layer(other)[0]] if other else []
-
-
 # Its options are those of the figure `erasure`.
-JOB = JobType(_erase, models=_models)
+JOB = JobType(
+    _erase, models=lambda context, options: [model for model, _ in _other_layers(options)]
+)

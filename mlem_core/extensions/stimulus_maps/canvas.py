@@ -6,7 +6,7 @@ import pandas as pd
 
 from mlem_core.base.text import plural
 from mlem_core.base.typing import FloatArray, Layer
-from mlem_core.extensions.stimulus_maps.computation import find_points, shown_stimuli
+from mlem_core.extensions.stimulus_maps.computation import MAP, shown_stimuli
 from mlem_core.extensions.stimulus_maps.figures import (
     LEVELS,
     color_feature,
@@ -62,7 +62,8 @@ def _levels(values: pd.Series, *, numeric: bool) -> Canvas:
 
 def find_layer_points(context: FigureContext, layer: Layer) -> FloatArray | None:
     """(n_shown, 2) points of the stimuli in a layer; None where the map is not in the store."""
-    return find_points(context.analysis, layer, context.store)
+    layer_map = MAP.find(context, layer=layer)
+    return None if layer_map is None else layer_map.points
 
 
 CANVAS_MAPS.register(CanvasMaps("mds", describe_stimuli, find_layer_points, layer_points))

@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer
-from mlem_core.extensions.stimulus_maps.computation import compute_map, map_table
+from mlem_core.extensions.stimulus_maps.computation import MAP, map_table
 from mlem_core.figures.captions import STRESS, basis_sentence, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure, some_layers
 from mlem_core.figures.maps import UNKNOWN, frame_map, heading
@@ -134,15 +134,10 @@ def layer_points(context: FigureContext, layer: Layer) -> tuple[pd.DataFrame, fl
 
     Raises as `stimulus_map` of `computation`; there is no store.
     """
-    store = context.store
-    if store is None:
+    if context.store is None:
         raise InputError("maps of the stimuli need a store, where the representations are.")
-
-    def compute() -> tuple[pd.DataFrame, float]:
-        layer_map = compute_map(context.analysis, layer, store)
-        return map_table(context.analysis, layer_map), layer_map.stress
-
-    return context.once(("map", layer), compute)
+    layer_map = MAP.get(context, layer=layer)
+    return map_table(context.analysis, layer_map), layer_map.stress
 
 
 def color_feature(context: FigureContext) -> str:

@@ -15,18 +15,8 @@ import plotly.graph_objects as go
 from mlem_core.base.text import listed, many, percent
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.extensions.systems.mean_profiles import layer_scores
-from mlem_core.extensions.systems.model_groups import (
-    BEST,
-    PROFILES,
-    Measured,
-    distance_table,
-    warping_path,
-)
-from mlem_core.extensions.systems.stage import (
-    Systems,
-    compared_systems,
-    measures,
-)
+from mlem_core.extensions.systems.model_groups import BEST, PROFILES, Measured, warping_path
+from mlem_core.extensions.systems.stage import Systems, compared_systems, measures
 from mlem_core.figures.captions import STRESS, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.maps import frame_map, uncrowded
@@ -95,7 +85,7 @@ def draw_system_distances(context: FigureContext) -> RenderedFigure | None:
     if of is None:
         return None
     order: Order = "clustering" if context.drawing.options.get("order") == "clustering" else "model"
-    data = distance_table(*of.summary.system_distances)
+    data = of.summary.distance_table
     expected = np.mean(of.distances.chance)
     return RenderedFigure(
         _matrix(of, order, of.pair if context.drawing.screen else None),

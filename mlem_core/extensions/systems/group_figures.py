@@ -10,8 +10,8 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.base.text import many
-from mlem_core.extensions.systems.noise_ceilings import subject_layers
-from mlem_core.extensions.systems.stage import CEILING, grouped_models, known_ceilings, trainings
+from mlem_core.extensions.systems.noise_ceilings import NOISE_CEILINGS, subject_layers
+from mlem_core.extensions.systems.stage import CEILING, grouped_models, trainings
 from mlem_core.extensions.systems.summary import sizes
 from mlem_core.figures.captions import chance_sentence
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
@@ -237,7 +237,7 @@ def draw_group_profiles(context: FigureContext) -> RenderedFigure | None:
     summary = grouped_models(context)
     if summary is None:
         return None
-    noise, across = known_ceilings(context), 2 if context.drawing.narrow else 3
+    noise, across = NOISE_CEILINGS.find(context), 2 if context.drawing.narrow else 3
     layers, axes = subject_layers(context.analysis), context.names.axes
     subjects = {group: every[0][0] for (group, _), every in layers.items() if every[0][0] in axes}
     along = context.along if {*summary.members.groups} <= {*subjects} else "relative depth"

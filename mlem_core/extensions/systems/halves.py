@@ -14,15 +14,15 @@ These are taken in proportion, since noise in a system lowers all of them alike.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlem_core.analysis.analysis import Analysis, Selection
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.context import SelectionContext, Stage, selection_key
 from mlem_core.analysis.layer_sources import get_representations
-from mlem_core.base.typing import Counted, FloatArray, IntArray, counted, layer_name
+from mlem_core.base.typing import FloatArray, IntArray, counted, counting, layer_name
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.extensions.systems.model_groups import (
     Members,
@@ -38,7 +38,6 @@ from mlem_core.pairs.resampling_units import StimulusUnits
 from mlem_core.pairs.similarities import RSA
 from mlem_core.pairs.statistics import ComparedPairs, pair_statistics
 from mlem_core.stimuli.folds import FEWEST_TESTED, tested
-from mlem_core.storage.store import EntryKind, Store
 
 FEWEST = 3  # systems that are compared
 # Divisions into halves, and stimuli of a half; random whole sentences where it has more.
@@ -56,28 +55,53 @@ class Halves(NamedTuple):
     rsa: FloatArray
 
 
-HALVES = EntryKind("halves", 1, Halves)
+def compute_halves(context: SelectionContext) -> Halves:
+    """Profiles and RSA of all layers in the halves of the stimuli of `draw_all_halves`.
+
+    Estimators that are slow are replaced by ridge. Progress counts halves.
+
+    Raises InputError: representations that are no longer there.
+    """
+    analysis, selection = context.analysis, context.selection
+    halves = draw_all_halves(analysis)
+    estimator = "ridge" if estimator_named(selection.estimator).slow else selection.estimator
+    columns, items = selected_columns(analysis, selection), analysis.design.items
+    models = dict.fromkeys(model for model, _ in analysis.layers)
+    sources = {
+        model: get_representations(analysis, model, context.required_store) for model in models
+    }
+    profiles, rsa = [], []
+    progress = counting(context.report, "halves of the stimuli", "halves")
+    for rows in counted(halves, len(halves), progress):
+        design = PairDesign.complete(len(rows), None if items is None else items[rows])
+        statistics = pair_statistics(
+            ComparedPairs.from_columns(columns.select_stimuli(rows), analysis.folds[rows], design),
+            [partial(sources[model].rows, layer, rows) for model, layer in analysis.layers],
+            names=[layer_name(layer) for layer in analysis.layers],
+            distance=[analysis.spec.neural_distance(model) for model, _ in analysis.layers],
+        )
+        profiles.append(fitted(statistics, estimator).mean_scores[:, 1:])
+        rsa.append(statistics.moments.rsa)
+    shape = (DRAWS, 2, len(analysis.layers), -1)
+    return Halves(np.reshape(profiles, shape), np.reshape(rsa, shape))
 
 
-def known_halves(analysis: Analysis, store: Store | None, selection: Selection) -> Halves | None:
-    """`keep_halves`, of the layers of a selection, where the store has them; computes nothing."""
-    every = replace(selection, layers=tuple(analysis.layers), similarity=RSA)
-    halves = analysis.kept(HALVES, store, every)
-    if halves is None:
-        return None
-    at = [analysis.layers.index(layer) for layer in selection.layers]
+def _halves_key(context: SelectionContext) -> dict[str, Any]:
+    return selection_key(context.all_layers.reselect(similarity=RSA))
+
+
+def _select_layers(context: SelectionContext, halves: Halves) -> Halves:
+    at = [context.analysis.layers.index(layer) for layer in context.selection.layers]
     return Halves(halves.profiles[:, :, at], halves.rsa[:, :, at][..., at])
 
 
-def keep_halves(
-    analysis: Analysis, store: Store, selection: Selection, progress: Counted | None = None
-) -> None:
-    """Keep profiles and RSA of all layers in halves of the stimuli; none of one or two systems.
+HALVES = Stage[Halves]("halves", 1, Halves, compute_halves, key=_halves_key, unpack=_select_layers)
 
-    Nor are there any of too few stimuli, or where pairs have no distance. Estimators that
-    are slow are replaced by ridge. `progress` counts halves.
 
-    Raises InputError: representations that are no longer there.
+def draw_all_halves(analysis: Analysis) -> list[IntArray]:
+    """Stimuli of each half of each draw; none of one or two systems, or of too few stimuli.
+
+    Nor are there any where pairs have no distance.
     """
     units = StimulusUnits.from_stimuli(analysis.stimuli, analysis.folds).together
     rng, n_folds = np.random.default_rng(analysis.spec.seed), int(analysis.folds.max()) + 1
@@ -85,32 +109,9 @@ def keep_halves(
     for _ in range(DRAWS):
         halves += draw_halves(units, analysis.folds, 2 * MOST, rng)
     smallest = min(tested(analysis.folds[rows], n_folds).min() for rows in halves)
-    models = dict.fromkeys(model for model, _ in analysis.layers)
-    if len(models) < FEWEST or smallest < FEWEST_TESTED or analysis.lacks_pairs:
-        return
-
-    def make() -> Halves:
-        estimator = "ridge" if estimator_named(selection.estimator).slow else selection.estimator
-        columns, items = selected_columns(analysis, selection), analysis.design.items
-        sources = {model: get_representations(analysis, model, store) for model in models}
-        profiles, rsa = [], []
-        for rows in counted(halves, len(halves), progress):
-            design = PairDesign.complete(len(rows), None if items is None else items[rows])
-            statistics = pair_statistics(
-                ComparedPairs.from_columns(
-                    columns.select_stimuli(rows), analysis.folds[rows], design
-                ),
-                [partial(sources[model].rows, layer, rows) for model, layer in analysis.layers],
-                names=[layer_name(layer) for layer in analysis.layers],
-                distance=[analysis.spec.neural_distance(model) for model, _ in analysis.layers],
-            )
-            profiles.append(fitted(statistics, estimator).mean_scores[:, 1:])
-            rsa.append(statistics.moments.rsa)
-        shape = (DRAWS, 2, len(analysis.layers), -1)
-        return Halves(np.reshape(profiles, shape), np.reshape(rsa, shape))
-
-    every = replace(selection, layers=tuple(analysis.layers), similarity=RSA)
-    HALVES.get(store, analysis.key(every), make)
+    n_models = len({model for model, _ in analysis.layers})
+    enough = n_models >= FEWEST and smallest >= FEWEST_TESTED and not analysis.lacks_pairs
+    return halves if enough else []
 
 
 def draw_halves(

@@ -10,26 +10,24 @@ Source: Nili et al. (2014).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.context import SelectionContext, Stage
 from mlem_core.analysis.layer_sources import get_representations
-from mlem_core.analysis.results import Results
 from mlem_core.base.parallel import cores
 from mlem_core.base.resources import check_free
-from mlem_core.base.typing import Counted, Layer, counted, layer_name
+from mlem_core.base.typing import Layer, counted, counting, layer_name
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.ranks import IN_MEMORY_BYTES, PairRanks, pair_ranks
-from mlem_core.storage.store import EntryKind, Store
+from mlem_core.storage.store import Store
 
 # What the features reach stands under this name beside models.
 FEATURES = "features"
-
-
-STAGE = EntryKind("noise-ceilings", 1, pd.DataFrame)
 
 
 def noise_ceiling(ranks: Iterable[NDArray[np.uint32]], layers: PairRanks) -> tuple[float, float]:
@@ -68,10 +66,8 @@ def subject_layers(analysis: Analysis) -> dict[tuple[str, int], tuple[Layer, ...
     return layers_by_group
 
 
-def noise_ceilings(
-    analysis: Analysis, store: Store, progress: Counted | None = None
-) -> pd.DataFrame:
-    """Noise ceilings of the groups of an analysis, over its pairs; kept in the store.
+def compute_noise_ceilings(context: SelectionContext) -> pd.DataFrame:
+    """Noise ceilings of the groups of an analysis, over its pairs.
 
     Raises InputError: a file of a subject that has gone or changed.
 
@@ -79,29 +75,36 @@ def noise_ceilings(
     -------
     group, layer (its number), lower, upper, n (subjects); no rows without such a group
     """
+    analysis, store = context.analysis, context.required_store
+    rows, layers = [], subject_layers(analysis)
+    subjects = dict.fromkeys(model for every in layers.values() for model, _ in every)
+    sources = {subject: get_representations(analysis, subject, store) for subject in subjects}
 
-    def make() -> pd.DataFrame:
-        rows, layers = [], subject_layers(analysis)
-        subjects = dict.fromkeys(model for every in layers.values() for model, _ in every)
-        sources = {subject: get_representations(analysis, subject, store) for subject in subjects}
+    def ranks(layer: Layer) -> NDArray[np.uint32]:
+        squared = squared_distances(
+            sources[layer[0]][layer[1]],
+            analysis.spec.neural_distance(layer[0]),
+            design=analysis.design,
+            layer=layer_name(layer),
+            threads=cores(),
+        )
+        return pair_ranks(squared, overwrite=True, threads=cores())
 
-        def ranks(layer: Layer) -> NDArray[np.uint32]:
-            representations, distance = (
-                sources[layer[0]][layer[1]],
-                analysis.spec.neural_distance(layer[0]),
-            )
-            name, design = layer_name(layer), analysis.design
-            squared = squared_distances(
-                representations, distance, design=design, layer=name, threads=cores()
-            )
-            return pair_ranks(squared, overwrite=True, threads=cores())
+    progress = counting(context.report, "noise ceilings", "layers")
+    for (group, number), every in counted(layers.items(), len(layers), progress):
+        room = _room(2 * len(every) + 1, analysis.design.n_pairs, store)
+        rows.append((group, number, *noise_ceiling(map(ranks, every), room), len(every)))
+    return pd.DataFrame(rows, columns=["group", "layer", "lower", "upper", "n"])
 
-        for (group, number), every in counted(layers.items(), len(layers), progress):
-            room = _room(2 * len(every) + 1, analysis.design.n_pairs, store)
-            rows.append((group, number, *noise_ceiling(map(ranks, every), room), len(every)))
-        return pd.DataFrame(rows, columns=["group", "layer", "lower", "upper", "n"])
 
-    return STAGE.get(store, analysis.key(analysis.layers, groups=analysis.spec.groups), make)
+def _ceilings_key(context: SelectionContext) -> dict[str, Any]:
+    analysis = context.analysis
+    return analysis.key(analysis.layers, groups=analysis.spec.groups)
+
+
+NOISE_CEILINGS = Stage[pd.DataFrame](
+    "noise-ceilings", 1, pd.DataFrame, compute_noise_ceilings, key=_ceilings_key
+)
 
 
 def _room(n_layers: int, n_pairs: int, store: Store) -> PairRanks:
@@ -112,9 +115,7 @@ def _room(n_layers: int, n_pairs: int, store: Store) -> PairRanks:
     return PairRanks(n_layers, n_pairs, store.root)
 
 
-def ceiling_tables(
-    analysis: Analysis, results: Results, store: Store, progress: Counted | None = None
-) -> dict[str, pd.DataFrame]:
+def ceiling_tables(context: SelectionContext) -> dict[str, pd.DataFrame]:
     """Tables of the noise ceilings and of what reaches them, by file name; none without subjects.
 
     model_ceilings.csv has a row for each layer of a system outside the group, with its mean RSA
@@ -122,13 +123,14 @@ def ceiling_tables(
     `FEATURES` have no layer, and the mean held-out ρ of the subjects: what the features, weighted
     for each subject, predict of its distances.
 
-    Raises as `noise_ceilings`.
+    Raises as `compute_noise_ceilings`.
     """
+    analysis, results = context.analysis, context.results
     there = {*results.layers}
     layers = {at: every for at, every in subject_layers(analysis).items() if {*every} <= there}
     if not layers:
         return {}
-    ceilings = noise_ceilings(analysis, store, progress)
+    ceilings = NOISE_CEILINGS.get(context)
     ceilings = ceilings[[(row.group, row.layer) in layers for row in ceilings.itertuples()]]
     rho = results.scores.groupby(["model", "layer"])["rho"].mean()
     place = {layer: at for at, layer in enumerate(analysis.layers)}

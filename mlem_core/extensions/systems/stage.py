@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,16 +13,15 @@ from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.context import FITS, SelectionContext
 from mlem_core.base.labels import Names
 from mlem_core.base.text import listed
-from mlem_core.base.typing import Layer, Report, counting
+from mlem_core.base.typing import Layer, Report
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.extending import Band
 from mlem_core.extensions.systems.group_spec import complete_trajectories, group_options
-from mlem_core.extensions.systems.halves import FEWEST, HALVES, keep_halves
+from mlem_core.extensions.systems.halves import FEWEST, HALVES, draw_all_halves
 from mlem_core.extensions.systems.model_groups import BEST, PROFILES, Measured, Members
 from mlem_core.extensions.systems.noise_ceilings import (
-    STAGE,
+    NOISE_CEILINGS,
     ceiling_tables,
-    noise_ceilings,
     subject_layers,
 )
 from mlem_core.extensions.systems.summary import (
@@ -48,27 +46,29 @@ def tables(inputs: TableInput, name: str) -> ComputedTables:
 
     Without a store there are no halves of the stimuli and no noise ceilings.
     """
-    analysis, store = inputs.analysis, inputs.store
-    selection = replace(inputs.selection, similarity=inputs.similarity.similarity.name)
+    analysis = inputs.analysis
+    context = SelectionContext(analysis, inputs.selection, inputs.store, inputs.progress)
+    context.remember("results", inputs.results)
     left, ceilings = None, dict[str, pd.DataFrame]()
-    if store is not None:
+    if inputs.store is not None:
         if inputs.intervals is not None and group_options(analysis.spec).has_groups:
-            left = TERMS_WITHOUT.get(SelectionContext(analysis, selection, store, inputs.progress))
-        count = counting(inputs.progress, "halves of the stimuli", "halves")
-        keep_halves(analysis, store, selection, count)
-        count = counting(inputs.progress, "noise ceilings", "layers")
-        ceilings = ceiling_tables(analysis, inputs.results, store, count)
-    summary = GroupSummary(
-        analysis,
-        inputs.results,
-        inputs.selection,
+            left = TERMS_WITHOUT.get(context.reselect(similarity=inputs.similarity.similarity.name))
+        _keep_halves(context)
+        ceilings = ceiling_tables(context)
+    summary = GroupSummary.from_context(
+        context,
         bounds=inputs.intervals,
         left=left,
         compared=inputs.similarity,
         chance=inputs.chance,
-        store=store,
     )
     return ComputedTables(group_tables(summary) | ceilings, findings=lines(summary))
+
+
+def _keep_halves(context: SelectionContext) -> None:
+    """Computes `HALVES` where there are enough systems and stimuli."""
+    if draw_all_halves(context.analysis):
+        HALVES.get(context)
 
 
 def has_intervals(analysis: Analysis, store: Store) -> bool:
@@ -83,32 +83,27 @@ def has_intervals(analysis: Analysis, store: Store) -> bool:
 def prepare(analysis: Analysis, store: Store, selection: Selection) -> None:
     """Keep what figures of subjects and systems read: ceilings, halves, distances, second level.
 
-    Raises as `keep_halves` and `noise_ceilings`.
+    Raises as `compute_halves` and `compute_noise_ceilings`.
     """
+    context = SelectionContext(analysis, selection, store)
     if subject_layers(analysis):
-        noise_ceilings(analysis, store)
-    keep_halves(analysis, store, selection)
+        NOISE_CEILINGS.get(context)
+    _keep_halves(context)
     n_models = len({model for model, _ in analysis.layers})
     if n_models < FEWEST or estimator_named(selection.estimator).slow:
         return
-    context = SelectionContext(analysis, selection, store)
     FITS.get(context)
-    _ = GroupSummary(
-        analysis,
-        context.results,
-        selection,
-        bounds=LAYER_INTERVALS.find(context),
-        left=TERMS_WITHOUT.find(context),
-        store=store,
-    ).second_level
+    bounds, left = LAYER_INTERVALS.find(context), TERMS_WITHOUT.find(context)
+    _ = GroupSummary.from_context(context, bounds=bounds, left=left).second_level
 
 
 def example_entries(
     analysis: Analysis, pair: tuple[Layer, Layer], store: Store, report: Report
 ) -> list[Path | None]:
     """Entries of the store with the halves of the example."""
-    keep_halves(analysis, store, analysis.select())
-    return [HALVES.where(store, analysis.key())]
+    context = SelectionContext.from_analysis(analysis, store)
+    HALVES.get(context)
+    return [HALVES.folder(context)]
 
 
 def methods(analysis: Analysis, names: Names) -> list[str]:
@@ -142,15 +137,9 @@ def methods(analysis: Analysis, names: Names) -> list[str]:
     return sentences
 
 
-def known_ceilings(context: FigureContext) -> pd.DataFrame | None:
-    """Noise ceilings of groups of subjects, where they have been computed."""
-    analysis = context.analysis
-    return context.find(STAGE, tuple(analysis.layers), groups=analysis.spec.groups)
-
-
 def bands(context: FigureContext) -> list[Band]:
     """Noise ceilings behind the importances of subjects."""
-    ceilings = known_ceilings(context)
+    ceilings = NOISE_CEILINGS.find(context)
     if ceilings is None:
         return []
     members = pd.DataFrame(context.names.groups.items(), columns=["model", "group"])
@@ -165,10 +154,7 @@ def group_summary(context: FigureContext) -> GroupSummary:
         "chance": context.find_contribution_null(RSA),
     }
     known = tuple(name for name, value in intervals.items() if value is not None)
-    inputs = context.analysis, context.results, context.selection
-    return context.once(
-        ("groups", *known), lambda: GroupSummary(*inputs, store=context.store, **intervals)
-    )
+    return context.once(("groups", *known), lambda: GroupSummary.from_context(context, **intervals))
 
 
 def grouped_models(context: FigureContext) -> GroupSummary | None:
@@ -217,7 +203,7 @@ class Systems(NamedTuple):
 def compared_systems(context: FigureContext) -> Systems | None:
     """Systems of a context and the chosen distances; None with fewer than three of them."""
     summary = group_summary(context)
-    measured, members = summary.system_distances
+    measured, members = summary.distances, summary.systems
     if not measured:
         return None
     options, groups, names = context.drawing.options, summary.system_groups, members.members
@@ -239,4 +225,4 @@ def measures(summary: GroupSummary) -> dict[str, str]:
         summary.by.name: summary.by.short,
         BEST: "best-matching layers",
     }
-    return {name: labels[name] for name in summary.system_distances[0]}
+    return {name: labels[name] for name in summary.distances}

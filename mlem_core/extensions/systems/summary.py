@@ -6,17 +6,15 @@ Distances of systems and their second level are kept in the store.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mlem_core.analysis.analysis import Analysis, Selection
-from mlem_core.analysis.context import SelectionContext, Stage
-from mlem_core.analysis.results import Results
+from mlem_core.analysis.context import SelectionContext, Stage, selection_key
 from mlem_core.analysis.similarities import LayerSimilarity, compute_rsa
 from mlem_core.base.text import listed, many, with_ends
 from mlem_core.base.typing import FloatArray
@@ -31,9 +29,9 @@ from mlem_core.extensions.systems.group_spec import (
 )
 from mlem_core.extensions.systems.halves import (
     FEWEST,
+    HALVES,
     Halves,
     cross_validated,
-    known_halves,
     profile_squares,
     relation_squares,
 )
@@ -48,6 +46,7 @@ from mlem_core.extensions.systems.model_groups import (
     PROFILES,
     Measured,
     Members,
+    Squares,
     best_match_distances,
     distance_table,
     group_means,
@@ -64,11 +63,6 @@ from mlem_core.inference.permutation_null import ContributionNull
 from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
-from mlem_core.storage.store import EntryKind, Store
-
-T = TypeVar("T")
-DISTANCES = EntryKind("system-distances", 2, Measured)
-SECOND_LEVEL = EntryKind("second-level", 3, SecondLevel)
 
 
 def jackknife_terms(context: SelectionContext) -> Left:
@@ -92,32 +86,32 @@ TERMS_WITHOUT = Stage[Left]("terms-without", 6, Left, jackknife_terms)
 
 
 @dataclass(frozen=True)
-class GroupSummary:
-    """Summary of the models of an analysis: groups, systems; each part is made at its first use.
+class GroupSummary(SelectionContext):
+    """Summary of the models of a selection: groups, systems; each part is made at its first use.
+
+    Without a store there are no halves of the stimuli, and with these no best match and no second
+    level.
 
     Attributes
     ----------
-    analysis : its models, in groups and trajectories
-    results : of the selection
-    selection : None is all of the analysis
     bounds : of the same layers and features, for the spread of profiles over stimuli; None:
         their intervals are over models alone
     left : of `TERMS_WITHOUT`, for that of similarities
     compared : all layers by the similarity that models are compared by, as is `left`; None is RSA
     chance : of contributions to that similarity, which they are beyond then
-    store : that keeps distances and second level of the systems, which else are computed, and
-        halves of the stimuli (`keep_halves`), without which there is no best match and no second
-        level
     """
 
-    analysis: Analysis
-    results: Results
-    selection: Selection | None = None
     bounds: LayerIntervals | None = None
     left: Left | None = None
     compared: LayerSimilarity | None = None
     chance: ContributionNull | None = None
-    store: Store | None = None
+
+    @classmethod
+    def from_context(cls, context: SelectionContext, **more: Any) -> GroupSummary:
+        """Summary of the selection of a context; `more` are the attributes above."""
+        return cls(
+            context.analysis, context.selection, context.store, memory=context.memory, **more
+        )
 
     @property
     def options(self) -> GroupOptions:
@@ -130,75 +124,59 @@ class GroupSummary:
         return SIMILARITIES[RSA] if self.compared is None else self.compared.similarity
 
     @cached_property
-    def chosen(self) -> Selection:
-        """The selection."""
-        return self.selection or self.analysis.select()
-
-    @cached_property
     def scores(self) -> tuple[FloatArray, list[str], Left | None]:
         """ρ and importances of the layers, their columns, and without blocks of stimuli."""
-        values, columns = layer_scores(self.results, self.chosen)
+        values, columns = layer_scores(self.results, self.selection)
         bounds = self.bounds
         if bounds is None or list(bounds.columns) != columns:
             return values, columns, None
-        left = bounds.scores_without[:, bounds.places(self.chosen.layers)]
+        left = bounds.scores_without[:, bounds.places(self.selection.layers)]
         return values, columns, Left(left, bounds.sizes)
 
     @cached_property
     def layer_similarity(self) -> LayerSimilarity:
         """The layers of the selection by the similarity, with tables of its features."""
         compared = self.compared or compute_rsa(self.analysis)
-        similarity = compared.select(self.analysis, self.chosen)
-        return replace(similarity, pairs=similarity.pairs.select_features(self.chosen.features))
+        similarity = compared.select(self.analysis, self.selection)
+        return replace(similarity, pairs=similarity.pairs.select_features(self.selection.features))
 
     @cached_property
-    def system_distances(self) -> tuple[dict[str, Measured], Members]:
-        """Distances of every two models by each measure; none with fewer than three models."""
-        layers = self.chosen.layers
-        models = dict.fromkeys(model for model, _ in layers)
-        members = Members.from_table([Member(model, model) for model in models], layers)
-        if len(models) < FEWEST:
-            return {}, members
-        halves, values, left_out = self.halves, self.layer_similarity.values, self._all_left
+    def systems(self) -> Members:
+        """Every model as a system of its own."""
+        models = dict.fromkeys(model for model, _ in self.selection.layers)
+        return Members.from_table([Member(model, model) for model in models], self.selection.layers)
 
-        def profiles() -> Measured:
-            scores, _, left = self.scores
-            parts = None if left is None else Left(left.without[..., 1:], left.sizes)
-            square = partial(profile_squares, members=members)
-            return profile_distances(self.results, layers, members, left)._replace(
-                squares=halves and cross_validated(square, halves.profiles, scores[:, 1:], parts)
-            )
+    @cached_property
+    def distances(self) -> dict[str, Measured]:
+        """Distances of every two systems by each measure; none with fewer than three systems."""
+        if len(self.systems.members) < FEWEST:
+            return {}
+        measures = [PROFILES, self.by.name]
+        if self.halves is not None and self.by.of_ranks:
+            measures.append(BEST)
+        return {measure: DISTANCES.get(self, measure=measure) for measure in measures}
 
-        def similarity() -> Measured:
-            square = partial(relation_squares, members=members)
-            crossed = halves and cross_validated(square, halves.rsa, values, left_out)
-            return similarity_distances(
-                model_similarity(values, members), _similarity_left(left_out, members)
-            )._replace(squares=crossed if self.by.name == RSA else None)
-
-        makers: dict[str, Callable[[], Measured]] = {PROFILES: profiles, self.by.name: similarity}
-        if halves is not None and self.by.of_ranks:
-            makers[BEST] = lambda: best_match_distances(halves.rsa, members, values, left_out)
-        return {
-            name: self._stored(DISTANCES, make, measure=name) for name, make in makers.items()
-        }, members
+    @property
+    def distance_table(self) -> pd.DataFrame:
+        """The distances as `mlem_core.extensions.systems.model_groups.distance_table` has them."""
+        return distance_table(self.distances, self.systems)
 
     @cached_property
     def labels(self) -> dict[str, tuple[str, ...]]:
-        """Labels of the models of `system_distances`, by factor; empty where unknown."""
+        """Labels of the systems, by factor; empty where unknown."""
         models = self.options.names
-        at = [models.index(name) for name in self.system_distances[1].members]
+        at = [models.index(name) for name in self.systems.members]
         factors = labels_by_factor(self.options.groups, self.options.labels, models)
         return {factor: tuple(values[i] for i in at) for factor, values in factors.items()}
 
     @property
     def system_groups(self) -> tuple[str, ...]:
-        """(n_systems,) the group of each model of `system_distances`, or its family.
+        """(n_systems,) the group of each system, or its family.
 
         Families are the values of the property whose models are left out together; a model without
         one is a group of its own.
         """
-        names, groups = self.system_distances[1].members, self.options.group_of
+        names, groups = self.systems.members, self.options.group_of
         families = self.labels.get(self.options.resampled_whole) or ("",) * len(names)
         both = zip(names, families, strict=True)
         return tuple(family or groups.get(name, name) for name, family in both)
@@ -206,22 +184,22 @@ class GroupSummary:
     @cached_property
     def halves(self) -> Halves | None:
         """Profiles and RSA in halves of the stimuli, where the store has them."""
-        return known_halves(self.analysis, self.store, self.chosen)
+        return HALVES.find(self)
 
     @property
-    def _all_left(self) -> Left | None:
+    def layers_left(self) -> Left | None:
         """The similarity of layers without each block of stimuli."""
         if self.left is not None:
             return Left(self.left.without[:, -1], self.left.sizes)
         bounds = self.bounds
         if bounds is None or bounds.similarity != self.by.name:
             return None
-        at = bounds.places(self.chosen.layers)
+        at = bounds.places(self.selection.layers)
         return Left(bounds.values_without[:, at][:, :, at], bounds.sizes)
 
     @cached_property
     def properties(self) -> Properties | None:
-        """Properties of the models of `system_distances`; None where there are none."""
+        """Properties of the systems; None where there are none."""
         if not self.labels:
             return None
         parts, kinds = self.options.property_groups, self.options.property_kinds
@@ -230,43 +208,46 @@ class GroupSummary:
     @cached_property
     def second_level(self) -> SecondLevel | None:
         """What of the properties of models explains their distances; None without properties."""
-        measured, members = self.system_distances
-        options, properties = self.options, self.properties
-        if not measured or properties is None:
+        if not self.distances or self.properties is None:
             return None
-        squares = {name: of.squares for name, of in measured.items() if of.squares is not None}
-        units: dict[str, Any] = {
-            "groups": [options.group_of.get(name, name) for name in members.members],
-            "families": self.system_groups if options.resampled_whole else (),
+        return SECOND_LEVEL.get(self)
+
+    @property
+    def squares(self) -> dict[str, Squares]:
+        """Squared distances of the systems by each measure that has some."""
+        return {
+            name: measured.squares
+            for name, measured in self.distances.items()
+            if measured.squares is not None
+        }
+
+    @property
+    def system_units(self) -> dict[str, Any]:
+        """Groups, families and seed of `second_level`."""
+        groups = self.options.group_of
+        return {
+            "groups": [groups.get(name, name) for name in self.systems.members],
+            "families": self.system_groups if self.options.resampled_whole else (),
             "seed": self.analysis.spec.seed,
         }
-        return self._stored(
-            SECOND_LEVEL,
-            lambda: second_level(squares, properties, **units),
-            labels=self.labels,
-            parts=options.property_groups,
-            kinds=options.property_kinds,
-            measures=list(squares),
-            **units,
-        )
 
     @cached_property
     def models_table(self) -> list[Member]:
         """The rows of the models table that have layers in the selection."""
-        models = dict.fromkeys(model for model, _ in self.chosen.layers)
+        models = dict.fromkeys(model for model, _ in self.selection.layers)
         return self.options.models_table(list(models))
 
     @cached_property
     def members(self) -> Members:
         """The models in their groups."""
         rows = [row for row in self.models_table if row.step is None]
-        return Members.from_table(rows, self.chosen.layers)
+        return Members.from_table(rows, self.selection.layers)
 
     @cached_property
     def checkpoints(self) -> Members:
         """The checkpoints of the trajectories that have two steps in the selection."""
         rows = [row for row in self.models_table if row.step is not None]
-        return Members.from_table(rows, self.chosen.layers)
+        return Members.from_table(rows, self.selection.layers)
 
     @property
     def over(self) -> str:
@@ -286,7 +267,7 @@ class GroupSummary:
 
         As of `mean_profiles`, the layers of the shallowest member.
         """
-        table = mean_profiles(self.members, self.chosen.layers, *self.scores)
+        table = mean_profiles(self.members, self.selection.layers, *self.scores)
         table = table[(table["quantity"] == IMPORTANCE) & table["layer"].notna()]
         table = table.drop(columns=["step", "quantity", "sd"]).reset_index(drop=True)
         return table.rename(columns={"value": "importance"}).astype({"layer": np.int64})
@@ -294,7 +275,7 @@ class GroupSummary:
     @cached_property
     def trajectories(self) -> pd.DataFrame:
         """`mean_profiles` of each trajectory; group is trajectory there, and members are seeds."""
-        table = mean_profiles(self.checkpoints, self.chosen.layers, *self.scores)
+        table = mean_profiles(self.checkpoints, self.selection.layers, *self.scores)
         return table.rename(columns={"group": "trajectory", "members": "seeds"})
 
     @cached_property
@@ -350,11 +331,59 @@ class GroupSummary:
         table.loc[~(table["within_lower"] > 0), [*table.columns[-3:]]] = np.nan
         return table
 
-    def _stored(self, stage: EntryKind[T], make: Callable[[], T], **more: Any) -> T:
-        """A result of these systems from the store, else what `make` gives, which is then kept."""
-        inputs = {name: getattr(self, name) is not None for name in ("bounds", "left", "halves")}
-        key = self.analysis.key(self.chosen, by=self.by.name, **inputs, **more)
-        return make() if self.store is None else stage.get(self.store, key, make)
+
+def _systems_key(summary: GroupSummary, **more: Any) -> dict[str, Any]:
+    """Key of a result of all systems."""
+    inputs = {name: getattr(summary, name) is not None for name in ("bounds", "left", "halves")}
+    return selection_key(summary, by=summary.by.name, **inputs, **more)
+
+
+def compute_distances(summary: GroupSummary, measure: str) -> Measured:
+    """Distances of systems by a measure: `PROFILES`, `BEST` or the name of the similarity."""
+    systems, halves = summary.systems, summary.halves
+    if measure == PROFILES:
+        scores, _, left = summary.scores
+        parts = None if left is None else Left(left.without[..., 1:], left.sizes)
+        measured = profile_distances(summary.results, summary.selection.layers, systems, left)
+        if halves is None:
+            return measured
+        square = partial(profile_squares, members=systems)
+        squares = cross_validated(square, halves.profiles, scores[:, 1:], parts)
+        return measured._replace(squares=squares)
+    values, left = summary.layer_similarity.values, summary.layers_left
+    if measure == BEST and halves is not None:
+        return best_match_distances(halves.rsa, systems, values, left)
+    measured = similarity_distances(
+        model_similarity(values, systems), _similarity_left(left, systems)
+    )
+    if halves is None or measure != RSA:
+        return measured
+    square = partial(relation_squares, members=systems)
+    return measured._replace(squares=cross_validated(square, halves.rsa, values, left))
+
+
+def compute_second_level(summary: GroupSummary) -> SecondLevel:
+    """What of the properties of the systems explains their distances."""
+    properties = summary.properties or Properties({})
+    return second_level(summary.squares, properties, **summary.system_units)
+
+
+def _second_level_key(summary: GroupSummary) -> dict[str, Any]:
+    options = summary.options
+    return _systems_key(
+        summary,
+        labels=summary.labels,
+        parts=options.property_groups,
+        kinds=options.property_kinds,
+        measures=list(summary.squares),
+        **summary.system_units,
+    )
+
+
+DISTANCES = Stage[Measured]("system-distances", 2, Measured, compute_distances, key=_systems_key)
+SECOND_LEVEL = Stage[SecondLevel](
+    "second-level", 3, SecondLevel, compute_second_level, key=_second_level_key
+)
 
 
 def _similarity_left(left: Left | None, members: Members) -> Left | None:
@@ -369,8 +398,8 @@ def group_tables(summary: GroupSummary) -> dict[str, pd.DataFrame]:
         files["groups.csv"] = summary.profiles
         files["group_similarity.csv"] = summary.similarity
         files["universality.csv"] = summary.universality
-    if summary.system_distances[0]:
-        files["system_distances.csv"] = distance_table(*summary.system_distances)
+    if summary.distances:
+        files["system_distances.csv"] = summary.distance_table
     second = summary.second_level
     if second is not None and len(second.scores):
         files["system_scores.csv"] = second.scores
@@ -397,7 +426,7 @@ def group_lines(summary: GroupSummary) -> list[str]:
     """Sentences on groups, on other models only as far as there are several of one."""
     row = summary.universality.set_index("term").loc[summary.by.name]
     shared = _shared(row, summary.by, summary.over)
-    aside = {model for model, _ in summary.chosen.layers} - {*summary.members.members}
+    aside = {model for model, _ in summary.selection.layers} - {*summary.members.members}
     notes = []
     if aside:
         are = "checkpoints of trajectories are"

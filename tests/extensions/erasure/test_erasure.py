@@ -8,7 +8,7 @@ from helpers.inputs import RIDGE, refused
 from mlem_core import AnalysisSpec, Store, erase, run, write_csv
 from mlem_core.cli.commands import main
 from mlem_core.extensions.erasure.erasers import leace, minimal_pairs
-from mlem_core.extensions.erasure.measures import held_out_rsa, square_ranks
+from mlem_core.extensions.erasure.measures import fold_ranks, held_out_rsa
 from mlem_core.extensions.erasure.stage import control_reach, matched_subspaces
 from mlem_core.figures.plots import FigureContext, FigureOptions, draw
 from mlem_core.stimuli.datasets import load
@@ -129,7 +129,8 @@ def test_rsa_is_that_of_its_definition():
 
     a, b = np.random.default_rng(0).normal(size=(2, 30, 4))
     b += a
-    ranks = [[square_ranks(one.astype(np.float32), "euclidean")] for one in (a, b)]
+    folds = np.zeros(30)
+    ranks = [fold_ranks(states.astype(np.float32), folds, "euclidean") for states in (a, b)]
     assert held_out_rsa(*ranks)[0] == pytest.approx(spearmanr(pdist(a), pdist(b))[0], abs=1e-4)
 
 

@@ -6,7 +6,7 @@ from helpers.inputs import finished, refused, three_layers
 from scipy.spatial.distance import pdist
 
 from mlem_core import stimulus_map
-from mlem_core.extensions.stimulus_maps.computation import compute_map, find_points
+from mlem_core.extensions.stimulus_maps.computation import MAP
 from mlem_core.figures.canvas import CANVAS_MAPS, canvas_data, lacking_maps
 from mlem_core.figures.context import FigureContext
 
@@ -18,11 +18,11 @@ def context_of(planted):
 def test_a_map_has_all_stimuli_and_the_stress_of_its_points(tmp_path):
     planted = finished(tmp_path, *three_layers(tmp_path))
     analysis, store, layer = planted.analysis, planted.store, ("m", 1)
-    assert find_points(analysis, layer, store) is None
+    assert MAP.find(context_of(planted), layer=layer) is None
     points = stimulus_map(analysis, *layer, store)
     assert list(points["stimulus"]) == list(range(len(analysis.stimuli)))
-    layer_map = compute_map(analysis, layer, store)
-    np.testing.assert_array_equal(find_points(analysis, layer, store), points[["x", "y"]])
+    layer_map = MAP.find(context_of(planted), layer=layer)
+    np.testing.assert_array_equal(layer_map.points, points[["x", "y"]])
     near = pdist(layer_map.points)
     far = pdist(np.asarray(planted.layers["layer_01"], dtype=np.float64))
     stress = np.sqrt(((near - far) ** 2).sum() / (near @ near))
@@ -37,7 +37,7 @@ def test_the_canvas_has_maps_only_where_an_extension_adds_them(tmp_path, monkeyp
     assert canvas_data(context)["maps"] == {}
     assert lacking_maps(context) == list(context.pair)
     for layer in context.pair:
-        compute_map(planted.analysis, layer, planted.store)
+        MAP.get(context, layer=layer)
     context = context_of(planted)
     drawn = canvas_data(context)
     assert [*drawn["maps"]] == [str(place) for place in sorted(drawn["pair"])]

@@ -1,5 +1,6 @@
 """Groups of models with planted seeds: tables, closing lines, figures."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -73,7 +74,7 @@ def test_tables_and_closing_lines(given, tmp_path, monkeypatch, capsys):
 
 
 def test_universality_is_of_terms_pair_by_pair(analysis, tmp_path):
-    found = GroupSummary(analysis, analysis.results())
+    summary = GroupSummary.from_analysis(analysis)
     terms = decompose(analysis.pairs.moments)
     place = {layer: at for at, layer in enumerate(analysis.layers)}
     pairs: dict[bool, list[np.ndarray]] = {True: [], False: []}
@@ -82,16 +83,16 @@ def test_universality_is_of_terms_pair_by_pair(analysis, tmp_path):
         for other_group, other in models[:at]:
             both = [terms.values[:, place[one, n], place[other, n]] for n in range(2)]
             pairs[group == other_group].append(np.mean(both, axis=0))
-    table = found.universality.set_index("term").loc[list(terms.names)]
+    table = summary.universality.set_index("term").loc[list(terms.names)]
     np.testing.assert_allclose(table["within"], np.mean(pairs[True], axis=0))
     np.testing.assert_allclose(table["between"], np.mean(pairs[False], axis=0))
-    rows = found.universality.set_index("term")
+    rows = summary.universality.set_index("term")
     # All code the noun; one of three groups does not code the length.
     assert rows.loc["noun", "universality"] == pytest.approx(1.0, abs=0.25)
     assert rows.loc["length", "between"] < 0.7 * rows.loc["length", "within"]
     left = TERMS_WITHOUT.get(SelectionContext.from_analysis(analysis, Store(tmp_path)))
-    over_both = GroupSummary(analysis, analysis.results(), left=left)
-    assert found.over == "models" and "sentences" in over_both.over
+    over_both = replace(summary, left=left)
+    assert summary.over == "models" and "sentences" in over_both.over
 
 
 def test_profiles_of_groups_have_a_band_where_there_is_a_spread():

@@ -15,8 +15,6 @@ from mlem_core.extensions.systems.halves import (
     HALVES,
     cross_validated,
     draw_halves,
-    keep_halves,
-    known_halves,
     profile_squares,
     relation_squares,
 )
@@ -106,19 +104,19 @@ def test_an_analysis_keeps_its_halves_and_fits_the_second_level_to_them(tmp_path
     spec = replace(spec, labels=tuple((name, (f"size:{name[1]}",)) for name in layers))
     store = Store(tmp_path / "cache")
     analysis = run(spec, store)
-    chosen = analysis.select()
-    summary = GroupSummary(analysis, analysis.results(), store=store)
-    assert "over halves" in summary.second_level.notes[-1] and not len(summary.second_level.scores)
-    keep_halves(analysis, store, chosen)
-    halves = known_halves(analysis, store, analysis.select(layers=[("m2", 0), ("m5", 0)]))
+    context = GroupSummary.from_analysis(analysis, store)
+    assert HALVES.find(context) is None and not len(context.second_level.scores)
+    assert "over halves" in context.second_level.notes[-1]
+    HALVES.get(context)
+    halves = HALVES.find(context.reselect(layers=(("m2", 0), ("m5", 0))))
     assert halves.profiles.shape[:3] == (3, 2, 2) and halves.rsa.shape == (3, 2, 2, 2)
     # Sentences of the first half of the first draw, and SciPy's RSA of the two layers there.
     units = np.asarray(analysis.stimuli.groups)
     rows = draw_halves(units, analysis.folds, 1000, np.random.default_rng(analysis.spec.seed))[0]
     apart = [pdist(layers[name][0][rows]) for name in ("m2", "m5")]
     assert halves.rsa[0, 0, 0, 1] == pytest.approx(stats.spearmanr(*apart).statistic, abs=1e-6)
-    assert HALVES.find(store, analysis.key(chosen)) is not None
-    summary = GroupSummary(analysis, analysis.results(), store=store)
-    second, measured = summary.second_level, summary.system_distances[0]
+    assert HALVES.folder(context) is not None
+    summary = GroupSummary.from_analysis(analysis, store)
+    second, measured = summary.second_level, summary.distances
     assert {*second.importances["measure"]} == {"profiles", "rsa"}
     assert measured["best_match"].squares is None and measured["profiles"].squares.values[1, 7] > 0

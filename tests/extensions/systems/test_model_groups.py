@@ -248,9 +248,9 @@ def test_profiles_are_as_far_apart_by_chance_as_with_permuted_stimuli(tmp_path):
         f"{name} permuted": {n: own[order] for n, own in layers[name].items()} for name in sizes
     }
     analysis = run(in_files(tmp_path, table, layers, folds=3), Store(tmp_path / "cache"))
-    measured, found = GroupSummary(analysis, analysis.results()).system_distances
-    at = {name: place for place, name in enumerate(found.members)}
-    values, chance = measured["profiles"].values, measured["profiles"].chance
+    summary = GroupSummary.from_analysis(analysis)
+    at = {name: place for place, name in enumerate(summary.systems.members)}
+    values, _, _, chance, _ = summary.distances["profiles"]
     permuted = [values[at["a"], at["b permuted"]], values[at["a permuted"], at["b"]]]
     assert chance[at["a"], at["b"]] == pytest.approx(np.mean(permuted), rel=0.1)
     assert values[at["a"], at["b"]] < chance[at["a"], at["b"]]

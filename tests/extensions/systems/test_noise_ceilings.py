@@ -10,8 +10,9 @@ from scipy.spatial.distance import pdist, squareform
 from scipy.stats import rankdata, spearmanr
 
 from mlem_core import AnalysisSpec, Store, run
+from mlem_core.analysis.context import SelectionContext
 from mlem_core.cli.commands import main
-from mlem_core.extensions.systems.noise_ceilings import ceiling_tables, noise_ceilings
+from mlem_core.extensions.systems.noise_ceilings import NOISE_CEILINGS, ceiling_tables
 from mlem_core.figures.context import FIGURES, FigureContext
 from mlem_core.figures.naming import naming
 
@@ -62,7 +63,9 @@ def test_ceilings_are_those_of_rsatoolbox(meg, tmp_path, form):
     analysis = run(build_spec(folder, {"it": "it"}, **given), Store(tmp_path))
     names = tuple(f"it@subject{n}" for n in (1, 2, 3, 4))
     assert analysis.spec.groups == (("it", names),)
-    (found,) = noise_ceilings(analysis, Store(tmp_path)).itertuples(index=False)
+    (found,) = NOISE_CEILINGS.get(
+        SelectionContext.from_analysis(analysis, Store(tmp_path))
+    ).itertuples(index=False)
     condensed = {as_square: squareform, np.asarray: pdist}.get(form, np.asarray)
     rdms = RDMs(np.stack([condensed(one) for one in of_subjects]))
     boot = theirs.boot_noise_ceiling(rdms, method="spearman")
@@ -79,7 +82,9 @@ def test_ceilings_are_of_the_pairs_that_are_compared_and_of_several_files(meg, t
     at, groups = TIMES.index(200), (("brains", tuple(files)),)
     more = {"groups": groups, "pairs": 900, "layers": (at,)}
     analysis = run(build_spec(folder, files, **more), Store(tmp_path))
-    found = noise_ceilings(analysis, Store(tmp_path)).set_index("layer")
+    found = NOISE_CEILINGS.get(SelectionContext.from_analysis(analysis, Store(tmp_path))).set_index(
+        "layer"
+    )
     i, j = analysis.design.ends(np.arange(analysis.design.n_pairs))
     ranks = [rankdata(squareform(pdist(rows))[i, j]) for rows in arrays["200 ms"]]
     lower = [spearmanr(own, sum(ranks) - own)[0] for own in ranks]
@@ -91,7 +96,7 @@ def test_ceilings_are_of_the_pairs_that_are_compared_and_of_several_files(meg, t
     odd = {f"{ms + 20} ms": arrays[f"{ms} ms"][0] for ms in TIMES}
     np.savez(folder / "odd.npz", **odd)
     other = run(build_spec(folder, files | {"s0": "odd"}, **more | {"pairs": 0}), Store(tmp_path))
-    assert noise_ceilings(other, Store(tmp_path)).empty
+    assert NOISE_CEILINGS.get(SelectionContext.from_analysis(other, Store(tmp_path))).empty
 
 
 @pytest.mark.slow
@@ -126,7 +131,7 @@ def test_the_onset_of_a_feature_and_the_ceiling_are_seen_over_time(meg, tmp_path
     analysis = run(spec, Store())
     chosen = analysis.select(layers=[one for one in analysis.layers if one[0] != "truth"])
     shown = FigureContext(analysis, chosen, Store())
-    tables = ceiling_tables(analysis, shown.results, Store())
+    tables = ceiling_tables(shown)
     np.testing.assert_allclose(tables["noise_ceilings.csv"]["upper"], ceilings["upper"])
     assert {*tables["model_ceilings.csv"]["model"]} == {"features"}
     for name, panels in (("profiles", SUBJECTS), ("group_profiles", 1)):

@@ -1,5 +1,7 @@
 """Groups and trajectories of models: planted truths, and formulas by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,10 +18,6 @@ from mlem_core.inference.layer_intervals import LAYER_INTERVALS
 from mlem_core.inference.resample import standard_error
 from mlem_core.storage.store import Store
 from validation.populations import TRUTH, drawn
-
-
-def trajectories(analysis, bounds=None):
-    return GroupSummary(analysis, analysis.results(), bounds=bounds).trajectories
 
 
 @pytest.mark.parametrize("n_members", [3, 5])
@@ -117,7 +115,7 @@ def explicit(analysis, step, feature):
 
 
 def test_means_and_intervals_are_those_of_the_seeds(analysis):
-    table = trajectories(analysis)
+    table = GroupSummary.from_analysis(analysis).trajectories
     three = table[(table["trajectory"] == "three") & (table["quantity"] == "importance")]
     assert len(three) == 3 * 3 * 3 and (three["seeds"] == 3).all()
     for (step, feature), own in three.groupby(["step", "feature"]):
@@ -136,9 +134,10 @@ def test_means_and_intervals_are_those_of_the_seeds(analysis):
 @pytest.mark.slow
 def test_stimuli_make_intervals_wider_and_leave_one_seed_without(analysis, tmp_path):
     bounds = LAYER_INTERVALS.get(SelectionContext.from_analysis(analysis, Store(tmp_path)))
-    both = GroupSummary(analysis, analysis.results(), bounds=bounds)
+    alone = GroupSummary.from_analysis(analysis)
+    both = replace(alone, bounds=bounds)
     assert both.seed_units == "seeds, and sentences and words"
-    seeds = trajectories(analysis)
+    seeds = alone.trajectories
     width = [one["upper"] - one["lower"] for one in (seeds, both.trajectories)]
     known = seeds["seeds"] > 1
     # Degrees of freedom of both together are more than those of three seeds.
@@ -154,7 +153,7 @@ def test_the_command_line_writes_the_table(analysis, tmp_path, monkeypatch, caps
     assert main([*given, "--trajectory", f"three={','.join(MEMBERS)}"]) == 0
     assert "three: 3 steps (0 to 100), 3 seeds" in capsys.readouterr().out
     read = pd.read_csv(tmp_path / "out" / "trajectories.csv")
-    table = trajectories(analysis)
+    table = GroupSummary.from_analysis(analysis).trajectories
     pd.testing.assert_frame_equal(
         read[["value", "lower"]], table.loc[table["trajectory"] == "three", ["value", "lower"]]
     )
