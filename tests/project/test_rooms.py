@@ -27,7 +27,7 @@ SHELL = {
     "pages": 5_800,
 }
 EXTENSIONS = {
-    "audit": 1_100,
+    "audit": 1_000,
     "candidates": 1_000,
     "cluster": 500,
     "decoding": 300,

@@ -22,7 +22,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.context import SelectionContext, Stage
 from mlem_core.analysis.layer_sources import get_representations
 from mlem_core.analysis.run import run
-from mlem_core.analysis.similarities import LayerSimilarity, compared
+from mlem_core.analysis.similarities import compared
 from mlem_core.analysis.transforms import outlier_units, variances
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores, map_in_order
@@ -66,8 +66,49 @@ def compute_audit(context: SelectionContext) -> Audit:
     Raises InputError: the representations are no longer in the store; layers that cannot be
     compared so.
     """
+    analysis, store = context.analysis, context.required_store
     similarity = context.selection.similarity
-    return _audit(context.analysis, context.required_store, context.report, similarity)
+    before = LayerResults.from_analysis(analysis, similarity, store)
+    variants, notices, changes, pairs = dict[str, Analysis](), [], [], []
+    models = {model for model, _ in analysis.layers}
+    precomputed = all(analysis.spec.neural_distance(model) == PRECOMPUTED for model in models)
+    for variant in VARIANTS:
+        changed = variant.change(analysis)
+        if changed == analysis.spec or not (changed.models or changed.representations):
+            continue
+        if precomputed and variant.name != "without-first":
+            continue
+        by_distance = SIMILARITIES[similarity].depends_on_distance
+        if not by_distance and changed == replace(analysis.spec, distance=changed.distance):
+            continue
+
+        def report(progress: Progress, says: str = variant.says) -> None:
+            context.report(replace(progress, stage=f"{progress.stage} {says}"))
+
+        try:
+            result = run(changed, store, report)
+            after = LayerResults.from_analysis(result, similarity, store)
+        except InputError as error:
+            notices.append(f"No result for the layers {variant.says}: {error}")
+            continue
+        variants[variant.name] = result
+        if variant.name == CONTROL:
+            after = replace(after, layers=[(base_name(m), number) for m, number in after.layers])
+        layer_changes, pair_changes = compare_variant(before, after)
+        changes.append(layer_changes.assign(variant=variant.name))
+        pairs.append(pair_changes.assign(variant=variant.name))
+    layers, same = layer_table(context, variants)
+    layers["rho"], layers["top"] = before.rho, [before.top(i) for i in range(len(layers))]
+    changes = [
+        table.assign(same=distances)
+        for table, distances in zip(changes, same.values(), strict=True)
+    ]
+    columns = [[name.format(similarity) for name in names] for names in (CHANGES, PAIRS)]
+    all_changes, all_pairs = (
+        pd.concat(tables or [pd.DataFrame(columns=names)], ignore_index=True)[names]
+        for tables, names in zip((changes, pairs), columns, strict=True)
+    )
+    return Audit(layers, all_changes, all_pairs, tuple(notices))
 
 
 def _audit_key(context: SelectionContext) -> dict[str, Any]:
@@ -77,64 +118,6 @@ def _audit_key(context: SelectionContext) -> dict[str, Any]:
 
 
 AUDIT = Stage[Audit]("audit", 4, Audit, compute_audit, key=_audit_key)
-
-
-def _audit(analysis: Analysis, store: Store, report: Report, similarity: str) -> Audit:
-    compared(analysis, similarity, store)
-    notices: list[str] = []
-    by_distance = SIMILARITIES[similarity].depends_on_distance
-    variants: dict[str, Analysis] = {}
-    models = {model for model, _ in analysis.layers}
-    given = all(analysis.spec.neural_distance(model) == PRECOMPUTED for model in models)
-    for variant in VARIANTS:
-        changed = variant.change(analysis)
-        if changed == analysis.spec or not (changed.models or changed.representations):
-            continue
-        if given and variant.name != "without-first":
-            continue
-        if not by_distance and changed == replace(analysis.spec, distance=changed.distance):
-            continue
-
-        def run_variant(progress: Progress, says: str = variant.says) -> None:
-            report(replace(progress, stage=f"{progress.stage} {says}"))
-
-        try:
-            found = run(changed, store, run_variant)
-            compared(found, similarity, store)
-            variants[variant.name] = found
-        except InputError as error:
-            notices.append(f"No result for the layers {variant.says}: {error}")
-    return Audit(*_tables(analysis, variants, store, report, similarity), notices=tuple(notices))
-
-
-def _tables(
-    analysis: Analysis,
-    variants: Mapping[str, Analysis],
-    store: Store,
-    report: Report,
-    similarity: str,
-) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """The tables layers, changes and pairs of an `Audit`."""
-    layers, same = layer_table(analysis, variants, store, report)
-    before = LayerResults.from_analysis(analysis, compared(analysis, similarity, store))
-    changes, pairs = [], []
-    for name, variant in variants.items():
-        after = LayerResults.from_analysis(variant, compared(variant, similarity, store))
-        if name == CONTROL:
-            after = replace(after, layers=[(base_name(m), number) for m, number in after.layers])
-        changed, paired = compare_variant(before, after)
-        changes.append(changed.assign(variant=name, same=same[name]))
-        pairs.append(paired.assign(variant=name))
-    layers["rho"], layers["top"] = before.rho, [before.top(i) for i in range(len(layers))]
-    all_changes, all_pairs = (
-        _joined(tables, [column.format(similarity) for column in columns])
-        for tables, columns in ((changes, CHANGES), (pairs, PAIRS))
-    )
-    return layers, all_changes, all_pairs
-
-
-def _joined(tables: list[pd.DataFrame], columns: list[str]) -> pd.DataFrame:
-    return pd.concat(tables or [pd.DataFrame(columns=columns)], ignore_index=True)[columns]
 
 
 @dataclass(frozen=True)
@@ -160,12 +143,13 @@ class LayerResults:
     similarity: str
 
     @classmethod
-    def from_analysis(cls, analysis: Analysis, by: LayerSimilarity) -> LayerResults:
-        """Results with the estimator and the interactions of the analysis."""
+    def from_analysis(cls, analysis: Analysis, similarity: str, store: Store) -> LayerResults:
+        """Results with the estimator and the interactions of the analysis; raises as `compared`."""
+        values = compared(analysis, similarity, store).values
         scores = fitted(analysis.pairs, analysis.spec.estimator).mean_scores
         profiles, parts = scores[:, 1:], analysis.pairs.columns.parts
-        tau, name = weighted_tau(profiles), by.similarity.name
-        return cls(analysis.layers, parts, profiles, scores[:, 0], tau, by.values, name)
+        tau = weighted_tau(profiles)
+        return cls(analysis.layers, parts, profiles, scores[:, 0], tau, values, similarity)
 
     def top(self, at: int) -> str:
         """The most important feature of a layer; "" where nothing matters."""
@@ -181,42 +165,34 @@ def compare_variant(before: LayerResults, after: LayerResults) -> tuple[pd.DataF
     The columns of `CHANGES` but variant and same, by the number of the layer in the analysis; and
     those of `PAIRS` but variant
     """
-    name, layers = before.similarity, [one for one in before.layers if one in {*after.layers}]
+    name, layers = before.similarity, [layer for layer in before.layers if layer in {*after.layers}]
     at, to = ([of.layers.index(layer) for layer in layers] for of in (before, after))
     old, new = np.ix_(at, at), np.ix_(to, to)
     values, was = after.values[new], before.values[old]
     change = values - was
     np.fill_diagonal(change, np.nan)
-    rows = [
-        _layer_change(before, i, after, j) | _largest(own, layers, name)
-        for i, j, own in zip(at, to, change, strict=True)
-    ]
+    rows = []
+    for i, j, (model, number), of_layer in zip(at, to, layers, change, strict=True):
+        profiles = np.stack((before.profiles[i], after.profiles[j]))
+        row = {
+            "model": model,
+            "layer": number,
+            "tau": weighted_tau(profiles)[0, 1],
+            "top": after.top(j),
+            "top_before": before.top(i),
+            **_reversal(before.terms, *profiles),
+            "rho": after.rho[j],
+            "rho_before": before.rho[i],
+            f"{name}_change": np.nan,
+            f"{name}_with": "",
+        }
+        if np.isfinite(of_layer).any():
+            most = int(np.nanargmax(np.abs(of_layer)))
+            row |= {f"{name}_change": of_layer[most], f"{name}_with": layer_name(layers[most])}
+        rows.append(row)
     both = {name: values, f"{name}_before": was}
     pairs = pairs_of_layers(layers, **both, tau=after.tau[new], tau_before=before.tau[old])
     return pd.DataFrame(rows, index=at), pairs[np.isfinite(pairs[name])]
-
-
-def _layer_change(before: LayerResults, i: int, after: LayerResults, j: int) -> dict[str, Any]:
-    """The profile and the score of layer i before and layer j after."""
-    both = np.stack((before.profiles[i], after.profiles[j]))
-    return {
-        "model": before.layers[i][0],
-        "layer": before.layers[i][1],
-        "tau": weighted_tau(both)[0, 1],
-        "top": after.top(j),
-        "top_before": before.top(i),
-        **_reversal(before.terms, *both),
-        "rho": after.rho[j],
-        "rho_before": before.rho[i],
-    }
-
-
-def _largest(change: FloatArray, layers: list[Layer], name: str) -> dict[str, Any]:
-    """Largest change of a layer's similarity with the others (n_layers,), and the other layer."""
-    if not np.isfinite(change).any():
-        return {f"{name}_change": np.nan, f"{name}_with": ""}
-    most = int(np.nanargmax(np.abs(change)))
-    return {f"{name}_change": change[most], f"{name}_with": layer_name(layers[most])}
 
 
 def _reversal(terms: tuple[str, ...], before: FloatArray, after: FloatArray) -> dict[str, Any]:
@@ -290,7 +266,7 @@ def mean_cosine(rows: NDArray[np.floating]) -> float:
 
 
 def layer_table(
-    analysis: Analysis, variants: Mapping[str, Analysis], store: Store, report: Report
+    context: SelectionContext, variants: Mapping[str, Analysis]
 ) -> tuple[pd.DataFrame, dict[str, pd.Series]]:
     """Measures of every layer, and the similarity of its distances in each variant.
 
@@ -300,12 +276,12 @@ def layer_table(
     outlier_share; and for each variant Spearman ρ of every layer's distances before and after (NaN
     where the pairs are others). Of a design of more than `RESAMPLED` pairs, from a part of it.
     """
-    index = analysis.stimuli.word_index
+    analysis, index = context.analysis, context.analysis.stimuli.word_index
     design = resampled_part(analysis.design, analysis.folds)
     at_first = None if index is None else stimuli_at_first(index == 0, design)
-    progress, n = counting(report, "audit", "layers"), len(analysis.layers)
+    progress, n = counting(context.report, "audit", "layers"), len(analysis.layers)
     progress(0, n)
-    row_of = partial(_row, analysis, variants, design, at_first, store)
+    row_of = partial(_row, analysis, variants, design, at_first, context.required_store)
     table = pd.DataFrame(list(counted(map_in_order(row_of, analysis.layers, cores()), n, progress)))
     return table, {name: table.pop(f"same {name}") for name in variants}
 
@@ -334,24 +310,23 @@ def _row(
     variance = variances(units)
     outliers = outlier_units(variance)
     total = float(variance.sum())
-    shares = {"position0": np.nan, "position0_ranks": np.nan}
-    if at_first is not None:
-        of = zip(shares, (np.sqrt(squared), ranks), strict=True)
-        shares = {name: position_share(values, at_first) for name, values in of}
-    return {
+    row = {
         "model": layer[0],
         "layer": layer[1],
-        **shares,
+        "position0": np.nan,
+        "position0_ranks": np.nan,
         "mean_cosine": mean_cosine(units) if units.size else np.nan,
         "n_units": units.shape[1],
         "n_outliers": len(outliers),
         "outliers": " ".join(map(str, outliers)),
         "outlier_share": float(variance[outliers].sum()) / total if total else 0.0,
-        **{
-            f"same {name}": _correlation(ranks, name, variant, layer, store)
-            for name, variant in variants.items()
-        },
     }
+    if at_first is not None:
+        row["position0"] = position_share(np.sqrt(squared), at_first)
+        row["position0_ranks"] = position_share(ranks, at_first)
+    for name, variant in variants.items():
+        row[f"same {name}"] = _correlation(ranks, name, variant, layer, store)
+    return row
 
 
 def _squared(
@@ -371,12 +346,13 @@ def _correlation(
     """Spearman ρ of a layer's distances before and after; NaN where the pairs are others."""
     model = layer[0]
     if name == CONTROL:
-        model = next((one for one, _ in variant.layers if base_name(one) == model), "")
+        model = next((control for control, _ in variant.layers if base_name(control) == model), "")
     design = resampled_part(variant.design, variant.folds)
     if (model, layer[1]) not in variant.layers or design.n_pairs != len(ranks):
         return float("nan")
     rows = get_representations(variant, model, store)[layer[1]]
-    after = _centred_ranks(_squared(rows, variant.spec.neural_distance(layer[0]), layer, design))
+    distance = variant.spec.neural_distance(layer[0])
+    after = _centred_ranks(_squared(rows, distance, layer, design))
     scale = np.sqrt((ranks @ ranks) * (after @ after))
     return float(ranks @ after / scale) if scale > 0 else float("nan")
 
