@@ -78,45 +78,6 @@ def word_predictions(
     return Predictions(values, entropy, likeliest)
 
 
-def masked_surprisal(
-    tokens: TokenizedStimuli,
-    loaded: LoadedModel,
-    model: Any,
-    during: During = untouched,
-) -> FloatArray:
-    """−log2 of the probability of each stimulus where its tokens are masked: (n_stimuli,), in bits.
-
-    Its tokens are predicted independently, from the others of the sentence.
-
-    Parameters
-    ----------
-    model : with the head that predicts masked tokens
-    during : as in `word_predictions`
-
-    Raises InputError: the tokenizer has no token for what is masked.
-    """
-    import torch
-
-    mask = loaded.tokenizer.mask_token_id
-    if mask is None:
-        raise InputError(f"the tokenizer of {loaded.name} has no token for what is masked.")
-    sentence = np.zeros(len(tokens.spans), dtype=np.int64)
-    for number, rows in enumerate(tokens.stimuli):
-        sentence[rows] = number
-    values = np.full(len(tokens.spans), np.nan)
-    for batch in batches(tokens.lengths[sentence], MAX_TOKENS):
-        token_rows = np.stack([tokens.tokens[i] for i in sentence[batch]])
-        ids = torch.from_numpy(token_rows).to(loaded.device)
-        first, last = torch.from_numpy(tokens.spans[batch].T[..., None].copy()).to(loaded.device)
-        place = torch.arange(ids.shape[1], device=loaded.device)
-        hidden = (place >= first) & (place <= last)
-        with torch.inference_mode(), quietly(), during(sentence[batch]):
-            logits = model(input_ids=ids.masked_fill(hidden, mask)).logits.float()
-            logs = logits.log_softmax(dim=-1).gather(2, ids[..., None])[..., 0]
-        values[batch] = (-(logs * hidden).double().sum(dim=1) / math.log(2)).cpu().numpy()
-    return values
-
-
 def tokenized(stimuli: StimulusSet, loaded: LoadedModel) -> TokenizedStimuli:
     """Stimuli as tokens of a model, after a start token where it has one.
 

@@ -128,8 +128,6 @@ MODELS: dict[str, BuiltInModel] = {
         ),
     )
 }
-# Tables of systems by name; `families`: the 43 models of Salle et al. (2024), third version.
-SYSTEMS = {"families": Path(__file__).with_name("families.csv")}
 ADAPTER = ("adapter_config.json", "adapter_model.safetensors")  # files of an adapter of peft
 _CONTROL = re.compile(r"(?P<name>.+)@random(?P<seed>\d{0,9})")
 _OF_HUB = r"[0-9a-f]{40}"  # the version of a model of the hub

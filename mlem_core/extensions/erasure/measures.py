@@ -7,6 +7,7 @@ folds (see `erasers`). Pairs inside a fold have one eraser, so that similarities
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,9 +29,9 @@ from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.resampling_units import Blocks, StimulusUnits
-from mlem_core.representations.extraction import During, passes, untouched
-from mlem_core.representations.forward import LoadedModel
-from mlem_core.representations.predictions import masked_surprisal, word_predictions
+from mlem_core.representations.extraction import During, batches, passes, untouched
+from mlem_core.representations.forward import LoadedModel, quietly
+from mlem_core.representations.predictions import MAX_TOKENS, word_predictions
 from mlem_core.representations.tokens import TokenizedStimuli, tokenize
 from mlem_core.stimuli.stimulus_set import StimulusSet
 
@@ -408,3 +409,42 @@ def held_out_rsa(
         both, of_x, of_y = (((w @ products) * w).sum(axis=1) for products in (x * y, x * x, y * y))
         by_fold.append(both / np.sqrt(np.maximum(of_x * of_y, 1e-300)))
     return np.asarray(np.mean(by_fold, axis=0))
+
+
+def masked_surprisal(
+    tokens: TokenizedStimuli,
+    loaded: LoadedModel,
+    model: Any,
+    during: During = untouched,
+) -> FloatArray:
+    """−log2 of the probability of each stimulus where its tokens are masked: (n_stimuli,), in bits.
+
+    Its tokens are predicted independently, from the others of the sentence.
+
+    Parameters
+    ----------
+    model : with the head that predicts masked tokens
+    during : as in `word_predictions`
+
+    Raises InputError: the tokenizer has no token for what is masked.
+    """
+    import torch
+
+    mask = loaded.tokenizer.mask_token_id
+    if mask is None:
+        raise InputError(f"the tokenizer of {loaded.name} has no token for what is masked.")
+    sentence = np.zeros(len(tokens.spans), dtype=np.int64)
+    for number, rows in enumerate(tokens.stimuli):
+        sentence[rows] = number
+    values = np.full(len(tokens.spans), np.nan)
+    for batch in batches(tokens.lengths[sentence], MAX_TOKENS):
+        token_rows = np.stack([tokens.tokens[i] for i in sentence[batch]])
+        ids = torch.from_numpy(token_rows).to(loaded.device)
+        first, last = torch.from_numpy(tokens.spans[batch].T[..., None].copy()).to(loaded.device)
+        place = torch.arange(ids.shape[1], device=loaded.device)
+        hidden = (place >= first) & (place <= last)
+        with torch.inference_mode(), quietly(), during(sentence[batch]):
+            logits = model(input_ids=ids.masked_fill(hidden, mask)).logits.float()
+            logs = logits.log_softmax(dim=-1).gather(2, ids[..., None])[..., 0]
+        values[batch] = (-(logs * hidden).double().sum(dim=1) / math.log(2)).cpu().numpy()
+    return values

@@ -21,7 +21,6 @@ from mlem_core.base.text import listed, short, some
 from mlem_core.base.typing import FloatArray
 from mlem_core.extensions.systems.property_tests import GROUP, Factor, Values, same_label
 from mlem_core.representations.array_files import FORMATS
-from mlem_core.representations.registry import SYSTEMS
 from mlem_core.stimuli.columns import guess_kind, parse_number, strip_marks
 from mlem_core.stimuli.reading.content import Source
 from mlem_core.stimuli.reading.table import read_table
@@ -32,6 +31,8 @@ LOG_RANGE = 100.0
 TOGETHER = 0.7
 # The column of a table of systems that names them.
 SYSTEM = "system"
+# Tables of systems by name; `families`: the 43 models of Salle et al. (2024), third version.
+SYSTEMS = {"families": Path(__file__).with_name("families.csv")}
 _DATE = re.compile(r"(\d{4})-(\d\d)(?:-(\d\d))?", re.ASCII)
 
 
@@ -168,7 +169,7 @@ def read_systems(
 
     Parameters
     ----------
-    path : of a file, the content of one, or a name of `mlem_core.representations.registry.SYSTEMS`
+    path : of a file, the content of one, or a name of `SYSTEMS`
     name : how messages call it; by default the file's name
     there : names of the representations files that there are; by default they are paths
     """

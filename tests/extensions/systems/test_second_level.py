@@ -7,6 +7,7 @@ from scipy.stats import spearmanr
 from sklearn.linear_model import Ridge
 
 from mlem_core.cli.commands import main
+from mlem_core.extensions.systems.command import systems_table
 from mlem_core.extensions.systems.group_spec import labels_by_factor
 from mlem_core.extensions.systems.model_groups import Squares
 from mlem_core.extensions.systems.properties import Properties, kind_and_values, read_systems
@@ -22,7 +23,6 @@ from mlem_core.extensions.systems.second_level import (
     fold_orders,
     second_level,
 )
-from mlem_core.representations.availability import systems_table
 
 
 def systems(n, rng):
