@@ -20,7 +20,7 @@ from mlem_core.base.text import listed, span
 from mlem_core.base.typing import FloatArray, Layer, Report, counting
 from mlem_core.pairs.distances import PRECOMPUTED, SQUARED, squared_distances
 from mlem_core.representations import layers as representations
-from mlem_core.representations.arrays import HowRead, n_subjects
+from mlem_core.representations.arrays import from_file, n_subjects
 from mlem_core.representations.layers import Representations
 from mlem_core.representations.model_paths import unread_weights
 from mlem_core.stimuli.stimulus_set import StimulusSet
@@ -169,17 +169,20 @@ def model_representations(
 def file_representations(
     spec: AnalysisSpec, stimuli: StimulusSet, path: str, name: str
 ) -> Representations:
-    """`mlem_core.representations.layers.from_file` for one file of an analysis."""
-    how = HowRead(
+    """`mlem_core.representations.arrays.from_file` for one file of an analysis."""
+    read_file = partial(
+        from_file,
+        path,
+        stimuli,
+        name,
         first_column=dict(spec.first_column).get(name, ""),
         subject=int(dict(spec.subjects).get(name, 0)),
         by_number=":" in dict(spec.axes).get(name, ""),
     )
     if compares_repetitions(spec, name):
-        repeated = representations.from_file(path, stimuli, name, repetitions=True, **how)
-        return repetition_distances(repeated, spec.distance)
-    how["distances"] = distances = spec.neural_distance(name) == PRECOMPUTED
-    source = representations.from_file(path, stimuli, name, **how)
+        return repetition_distances(read_file(repetitions=True), spec.distance)
+    distances = spec.neural_distance(name) == PRECOMPUTED
+    source = read_file(distances=distances)
     if distances and (spec.distance != PRECOMPUTED or spec.already_squared):
         # The same file taken as representations, or for other distances, is another source.
         facts = {**source.facts, "distances": True, "source_identity": source.identity}

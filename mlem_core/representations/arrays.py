@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from functools import partial
 from math import isqrt
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from mlem_core.representations.array_files import (
     plain_name,
     read_arrays,
 )
+from mlem_core.representations.layers import Representations
 from mlem_core.stimuli.neural_rows import (
     TOLERANCE,
     are_distances,
@@ -47,52 +49,8 @@ _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?", re.ASCII)
 _NUMBERS = re.compile(r"(?<![\w.])-?\d+\.\d+(?![\w.])|(?<![^\W_])-?\d+|\d+", re.ASCII)
 
 
-class HowRead(TypedDict, total=False):
-    """How the arrays of a file are read.
-
-    distances : they hold distances, (n_stimuli, n_stimuli) or condensed (n_pairs,)
-    first_column : of a CSV, one of `array_files.FIRST_COLUMN`, or "" where it is not said
-    subject : which subject is read, from 1, where the first axis is over subjects; 0: it is not
-    by_number : layers with names of their own are in the order of the numbers in these
-    """
-
-    distances: bool
-    first_column: str
-    subject: int
-    by_number: bool
-
-
-@dataclass(frozen=True)
-class Arrays:
-    """A checked file.
-
-    names : layer -> array; numbered as in `natural_order` where no array is called `layer_00`
-    named : whether the arrays have names of their own, which are those of the layers
-    read(layer) : its (n_stimuli, n_units) array, memory-mapped where the file has it as floats of
-        at least 32 bits, not compressed; where there are repetitions, (n_repetitions, n_stimuli,
-        n_units)
-    repeated : layer -> how many repetitions it has, where the array has three axes
-    left_out : a sentence for each layer that holds a value that is not finite
-    notes : sentences about arrays that are no layers, the order of rows and layers, and units
-    reordered : whether layers are in another order than the arrays of the file
-    order : (n_stimuli,) the row of each stimulus, where rows have names; None: as they stand
-    """
-
-    digest: str
-    names: dict[int, str]
-    dtypes: dict[str, str]
-    read: Callable[[int], NDArray[np.floating]]
-    left_out: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    named: bool = False
-    repeated: Mapping[int, int] = field(default_factory=dict)
-    reordered: bool = False
-    order: IntArray | None = None
-
-
-def check_format(path: Path, first_column: str = "") -> None:
-    """Raise `InputError` where there is no such file, or its ending is not that of a format;
-    `first_column` as in `HowRead`."""
+def _check_format(path: Path, first_column: str) -> None:
+    """Raise `InputError` where there is no such file, or its ending is not that of a format."""
     suffix = path.suffix.lower()
     if suffix not in FORMATS:
         raise InputError(
@@ -105,88 +63,175 @@ def check_format(path: Path, first_column: str = "") -> None:
         raise InputError(f"{path.name} is no CSV; what its first column is cannot be chosen.")
 
 
-def open_arrays(path: Path, stimuli: StimulusSet, **how: Unpack[HowRead]) -> Arrays:
-    """Check every layer of a file, one at a time; `representations.from_file` says which fit."""
-    check_format(path, how.get("first_column", ""))
-    distances = how.get("distances", False)
+def from_file(
+    path: str | Path,
+    stimuli: StimulusSet,
+    name: str | None = None,
+    *,
+    distances: bool = False,
+    first_column: str = "",
+    subject: int = 0,
+    by_number: bool = False,
+    repetitions: bool = False,
+) -> Representations:
+    """Representations that something else made: a network, a brain recording.
+
+    Parameters
+    ----------
+    path : a `.npz` (without pickles), `.safetensors` or `.mat` file with arrays `layer_00`,
+        `layer_01` ... of shape (n_stimuli, n_units), rows in the order of the stimuli; or one
+        layer, as a `.npy` or as a `.csv`, a row a stimulus and a column a unit, with or without a
+        header. Floats of at least 32 bits that are not compressed are memory-mapped. Where no array
+        is called so, all are layers, numbered as in `natural_order`, and keep their names
+        (`facts["layer_names"]`).
+    name : what to call it; without one, the file's name.
+    distances : the arrays hold distances, (n_stimuli, n_stimuli) or condensed (n_pairs,), and no
+        representations.
+    first_column : of a `.csv`: "skip" for row numbers, "unit", or "names" of the stimuli; to be
+        said where it may be row numbers, as the index that pandas writes; text there, and arrays of
+        text, name the rows where a column of the stimuli has their values, in any order.
+    subject : which subject is read, from 1, where the first axis is over subjects; 0: it is not.
+    by_number : layers are in the order of the numbers in their names ("120 ms").
+    repetitions : give the repetitions of arrays (n_repetitions, n_stimuli, n_units) as they are,
+        and take no others; else their mean, as a note says.
+
+    Raises `InputError` naming array and row where the file cannot be used. A layer with values
+    that are not finite is left out (see `Representations.left_out`), unless all are so. Floats
+    keep their precision (at least float32), whole numbers become float64.
+    """
+    path = Path(path)
+    source = _open_file(path, stimuli, distances, first_column, subject, by_number, repetitions)
+    source = source if name is None else replace(source, name=name)
+    if repetitions or not source.facts.get("repetitions"):
+        return source
+    numbers = source.facts["repetitions"].values()
+    few, most = min(numbers), max(numbers)
+    note = (
+        f"{path.name} has {few if few == most else f'{few} to {most}'} repetitions of each "
+        "stimulus, whose mean is taken; a distance over repetitions compares them with each other. "
+        "If they are subjects, say so (--subject NAME=all)."
+    )
+    return source.with_arrays(partial(_mean, source), notes=(*source.notes, note))
+
+
+def _mean(source: Representations, layer: int) -> NDArray[np.floating]:
+    """A layer (n_stimuli, n_units), the mean over repetitions where it has some."""
+    array = source[layer]
+    return array.mean(axis=0, dtype=np.float64) if array.ndim == 3 else array
+
+
+def _open_file(
+    path: Path,
+    stimuli: StimulusSet,
+    distances: bool,
+    first_column: str,
+    subject: int,
+    by_number: bool,
+    repetitions: bool,
+) -> Representations:
+    """The layers of a file, each looked at once, with repetitions as they are; as `from_file`."""
+    _check_format(path, first_column)
     try:
         file = Digested.from_file(path)
         watched = Watched(file.digest, (file,))
-        arrays, labels = _with_labels(path, how)
+        arrays, labels = _with_labels(path, first_column)
         order, n_rows, notes = _order(path, labels, stimuli)
-        arrays = _taken(path, arrays, n_rows, how)
-        names = _layers(path, arrays, how.get("by_number", False))
-        named = not any(map(_LAYER.fullmatch, names.values()))
-        reordered = named and not how.get("by_number") and [*names.values()] != [*arrays]
-        if reordered:
-            notes.append(
-                f"The layers of {path.name} are in the order of the numbers in their names, from "
-                f"{plain_name(names[0])} to {plain_name(names[len(names) - 1])}; the file has "
-                "another order."
-            )
-        bad: dict[int, str] = {}
-        units: dict[int, NDArray[np.bool_]] = {}  # of layers of which some are left out
-        counts: list[str] = []
-        for layer, name in names.items():
-            where = path.name if path.suffix.lower() in (".csv", ".npy") else array_name(name, path)
-            wrong, measured = _check_layer(where, arrays[name], n_rows, distances)
-            if wrong:
-                bad[layer] = wrong
-            if measured is not None:
-                units[layer] = measured
-                of = many(len(measured), "unit")
-                counts.append(f"{np.count_nonzero(~measured):,} of {of} in {plain_name(name)}")
-        if len(bad) == len(names):
-            raise InputError(next(iter(bad.values())))
-        if not distances and all(_may_hold_pairs(arrays[name], n_rows) for name in names.values()):
-            notes.append(
-                f"{path.name} has a column for each stimulus and its lowest or highest number on "
-                "the diagonal, as distances or similarities have, but its columns are read as "
-                "units. If it holds distances, say so (--precomputed NAME); of similarities, give "
-                "1 minus them so."
-            )
-        if counts:
-            notes.append(
-                f"Units of {path.name} that are NaN for every stimulus were left out: "
-                f"{listed(counts, most=5)}."
-            )
+        for name, array in arrays.items():
+            where = array_name(name, path)
+            arrays[name] = _converted(array, where, len(stimuli), subject, distances)
+        names = _layers(path, arrays, by_number)
+        layers, more = _check_layers(path, arrays, names, n_rows, distances, repetitions)
         watched.check()
     except OSError as error:
         raise InputError(f"the file {path.name!r} cannot be read: {first_line(error)}.") from error
+    named = not any(map(_LAYER.fullmatch, names.values()))
+    reordered = named and not by_number and [*names.values()] != [*arrays]
+    if reordered:
+        notes.append(
+            f"The layers of {path.name} are in the order of the numbers in their names, from "
+            f"{plain_name(names[0])} to {plain_name(names[len(names) - 1])}; the file has "
+            "another order."
+        )
+    usable = {layer: name for layer, name in names.items() if not layers[layer].problem}
+    repeated = {str(n): layers[n].shape[0] for n in usable if len(layers[n].shape) == 3}
+    read_as = [watched.digest] + [first_column] * (first_column in ("skip", "names"))
+    read_as += [f"subject {subject}"] * bool(subject) + ["by number"] * by_number
+    read_as += ["reordered"] * reordered
+    if order is not None:
+        read_as.append(f"rows {hashlib.sha256(order.astype('<i8').tobytes()).hexdigest()}")
 
-    def layer_of(layer: int) -> NDArray[np.floating]:
-        array = _as_float(arrays[names[layer]].read(), array_name(names[layer], path))
+    def read(layer: int) -> NDArray[np.floating]:
+        array = _as_float(layers[layer].read(), array_name(names[layer], path))
         watched.is_read()
-        if layer in units:
-            array = array[..., units[layer]]
         if order is not None:
             array = array[np.ix_(order, order)] if distances else array[..., order, :]
         return drop_rounding(array) if distances else array
 
-    return Arrays(
-        digest=watched.digest,
-        names={layer: name for layer, name in names.items() if layer not in bad},
-        dtypes={name: arrays[name].dtype for name in names.values()},
-        read=layer_of,
-        left_out=tuple(bad.values()),
-        notes=(*_unused(path, arrays, names), *notes),
-        order=order,
-        named=named,
-        reordered=reordered,
-        repeated={
-            layer: arrays[name].shape[0]
-            for layer, name in names.items()
-            if layer not in bad and len(arrays[name].shape) == 3
+    return Representations(
+        name=path.stem,
+        identity=" ".join(read_as),
+        layers=tuple(sorted(usable)),
+        n_stimuli=len(stimuli),
+        facts={
+            "file": path.name,
+            "sha256": watched.digest,
+            "arrays": {name: arrays[name].dtype for name in names.values()},
+            **({"first_column": first_column} if first_column else {}),
+            **({"subject": subject} if subject else {}),
+            **({"layer_names": {str(n): usable[n] for n in usable}} if named else {}),
+            **({"repetitions": repeated} if repeated else {}),
         },
+        _read=read,
+        left_out=tuple(array.problem for array in layers.values() if array.problem),
+        notes=(*_unused(path, arrays, names), *notes, *more),
+        distances=distances,
     )
 
 
-def _check_layer(
-    where: str, file_array: FileArray, n_rows: int, distances: bool
-) -> tuple[str, NDArray[np.bool_] | None]:
-    """Why a layer is left out, "" where it is not, and (n_units,) which units have numbers.
+def _check_layers(
+    path: Path,
+    arrays: Mapping[str, FileArray],
+    names: Mapping[int, str],
+    n_rows: int,
+    distances: bool,
+    repetitions: bool,
+) -> tuple[dict[int, FileArray], list[str]]:
+    """The layers by their numbers, each checked by `_check_layer`, and notes about their units."""
+    layers: dict[int, FileArray] = {}
+    notes, counts = list[str](), list[str]()
+    for layer, name in names.items():
+        where = path.name if path.suffix.lower() in (".csv", ".npy") else array_name(name, path)
+        layers[layer] = checked = _check_layer(where, arrays[name], n_rows, distances)
+        if repetitions and not checked.problem and (len(checked.shape) < 3 or checked.shape[0] < 2):
+            raise InputError(
+                f"{array_name(name, path)} has no repetitions; a distance over repetitions "
+                f"needs arrays of the shape (repetitions, {n_rows}, units) with at least two, "
+                "so choose another distance."
+            )
+        n_units = arrays[name].shape[-1]
+        if n_missing := n_units - checked.shape[-1]:
+            counts.append(f"{n_missing:,} of {many(n_units, 'unit')} in {plain_name(name)}")
+    if all(array.problem for array in layers.values()):
+        raise InputError(next(iter(layers.values())).problem)
+    if not distances and all(_may_hold_pairs(arrays[name], n_rows) for name in names.values()):
+        notes.append(
+            f"{path.name} has a column for each stimulus and its lowest or highest number on "
+            "the diagonal, as distances or similarities have, but its columns are read as "
+            "units. If it holds distances, say so (--precomputed NAME); of similarities, give "
+            "1 minus them so."
+        )
+    if counts:
+        notes.append(
+            f"Units of {path.name} that are NaN for every stimulus were left out: "
+            f"{listed(counts, most=5)}."
+        )
+    return layers, notes
 
-    None: all of them, or these are distances. Raises InputError for an array of another shape.
+
+def _check_layer(where: str, file_array: FileArray, n_rows: int, distances: bool) -> FileArray:
+    """A layer without the units that are NaN everywhere; its `problem` says why it is left out.
+
+    Raises InputError for an array of another shape.
     """
     shape = file_array.shape
     if file_array.problem:
@@ -209,21 +254,26 @@ def _check_layer(
         raise InputError(
             f"{where} has {shape[-2]} rows; expected one for each of {n_rows} stimuli{advice}."
         )
-    array, measured = file_array.read(), None
+    array = file_array.read()
     try:
         if distances:
             # Pairs that are NaN were not measured, see `mlem_core.analysis.layer_statistics`.
             checked_distances(array, where, complete=False)
-            return "", None
+            return file_array
         flat = array.reshape(-1, shape[-1])
-        if not_finite(flat)[0]:
-            with_numbers = ~np.isnan(flat).all(axis=0)
-            if with_numbers.any() and not with_numbers.all():
-                measured, array = with_numbers, np.where(with_numbers, array, 0)
-            check_finite(array, where)
+        if not not_finite(flat)[0]:
+            return file_array
+        measured = ~np.isnan(flat).all(axis=0)
+        if measured.any() and not measured.all():
+            array = np.where(measured, array, 0)
+            n_measured, read_all = int(measured.sum()), file_array.read
+            file_array = file_array._replace(
+                shape=(*shape[:-1], n_measured), read=lambda: read_all()[..., measured]
+            )
+        check_finite(array, where)
     except InputError as error:
-        return str(error), measured
-    return "", measured
+        return file_array._replace(problem=str(error))
+    return file_array
 
 
 def _may_hold_pairs(array: FileArray, n: int) -> bool:
@@ -236,9 +286,11 @@ def _may_hold_pairs(array: FileArray, n: int) -> bool:
     return low < high and (near(low) or near(high))
 
 
-def _with_labels(path: Path, how: HowRead) -> tuple[dict[str, FileArray], dict[str, FileArray]]:
+def _with_labels(
+    path: Path, first_column: str
+) -> tuple[dict[str, FileArray], dict[str, FileArray]]:
     """The arrays of numbers of a file, and those of texts beside them."""
-    arrays = read_arrays(path, how.get("first_column", ""))
+    arrays = read_arrays(path, first_column)
     numbers = {name: array for name, array in arrays.items() if not array.is_text}
     if not numbers:
         return arrays, {}
@@ -258,7 +310,7 @@ def _order(
         matched = order_by_name(texts, stimuli, what)
         if matched is not None:
             column, order = matched
-            if len(order) == len(texts) and (order == np.arange(len(order))).all():
+            if np.array_equal(order, np.arange(len(texts))):
                 return None, len(stimuli), []
             note = (
                 f"The rows of {path.name} are matched with the stimuli by name: {what} has the "
@@ -282,33 +334,28 @@ def _order(
     return None, len(stimuli), [note]
 
 
-def _taken(
-    path: Path, arrays: dict[str, FileArray], n_stimuli: int, how: HowRead
-) -> dict[str, FileArray]:
-    """The arrays of a file: of one subject, and distances as squares."""
-    subject, n_pairs = how.get("subject", 0), n_stimuli * (n_stimuli - 1) // 2
-    for name, array in arrays.items() if subject else ():
-        arrays[name] = _select_subject(array, array_name(name, path), subject)
-    for name, array in arrays.items() if how.get("distances") else ():
-        if array.shape in ((n_pairs,), (1, n_pairs), (n_pairs, 1)):
-            square = partial(_square, array)
-            arrays[name] = array._replace(shape=(n_stimuli, n_stimuli), read=square)
-    return arrays
+def _converted(
+    array: FileArray, where: str, n_stimuli: int, subject: int, distances: bool
+) -> FileArray:
+    """An array of one subject where the first axis is over subjects, and distances as squares."""
+    if subject:
+        if len(array.shape) < 2 or array.shape[0] < subject:
+            raise InputError(
+                f"{where} has the shape {array.shape}, which has no subject {subject}; "
+                "expected (subjects, stimuli, units), or distances of several subjects."
+            )
+        read_all = array.read
+        array = array._replace(shape=array.shape[1:], read=lambda: read_all()[subject - 1])
+    n_pairs = n_stimuli * (n_stimuli - 1) // 2
+    if distances and array.shape in ((n_pairs,), (1, n_pairs), (n_pairs, 1)):
+        array = array._replace(shape=(n_stimuli, n_stimuli), read=partial(_square, array.read))
+    return array
 
 
-def _select_subject(array: FileArray, where: str, subject: int) -> FileArray:
-    if len(array.shape) < 2 or array.shape[0] < subject:
-        raise InputError(
-            f"{where} has the shape {array.shape}, which has no subject {subject}; "
-            "expected (subjects, stimuli, units), or distances of several subjects."
-        )
-    return array._replace(shape=array.shape[1:], read=lambda: array.read()[subject - 1])
-
-
-def _square(array: FileArray) -> NDArray[Any]:
+def _square(read: Callable[[], NDArray[Any]]) -> NDArray[Any]:
     from scipy.spatial.distance import squareform
 
-    return np.asarray(squareform(array.read().ravel(), checks=False))
+    return np.asarray(squareform(read().ravel(), checks=False))
 
 
 def n_subjects(
@@ -324,8 +371,8 @@ def n_subjects(
     Raises InputError: the file cannot be read; its arrays are of different numbers of subjects, or
     of none.
     """
-    check_format(path, first_column)
-    arrays, _ = _with_labels(path, HowRead(first_column=first_column))
+    _check_format(path, first_column)
+    arrays, _ = _with_labels(path, first_column)
     numbers = set()
     for name in _layers(path, arrays).values():
         shape = arrays[name].shape
@@ -347,20 +394,11 @@ def n_subjects(
     return number
 
 
-def check_repeated(path: Path, arrays: Arrays, n_stimuli: int) -> None:
-    """Raise `InputError` where an array of a file has no repetitions of the stimuli."""
-    for layer, array in arrays.names.items():
-        if arrays.repeated.get(layer, 0) < 2:
-            raise InputError(
-                f"{array_name(array, path)} has no repetitions; a distance over repetitions "
-                f"needs arrays of the shape (repetitions, {n_stimuli}, units) with at least two, "
-                "so choose another distance."
-            )
-
-
-def seem_distances(arrays: Arrays) -> bool:
-    """Whether every array of a file is square and `are_distances` holds."""
-    return not arrays.repeated and all(map(are_distances, map(arrays.read, arrays.names)))
+def seem_distances(source: Representations) -> bool:
+    """Whether every layer of a file is square and `are_distances` holds."""
+    return "repetitions" not in source.facts and all(
+        are_distances(source[layer]) for layer in source.layers
+    )
 
 
 def _layers(path: Path, names: Iterable[str], by_number: bool = False) -> dict[int, str]:

@@ -1,4 +1,4 @@
-"""Representations: one array a layer, from a model (through the store) or from a file."""
+"""Representations: one array a layer; those of a model, through the store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,6 @@ from mlem_core.base.errors import unknown
 from mlem_core.base.resources import give_back_memory
 from mlem_core.base.typing import Counted
 from mlem_core.representations.array_files import npy_file
-from mlem_core.representations.arrays import Arrays, HowRead, check_repeated, open_arrays
 from mlem_core.representations.extraction import (
     STAGE,
     STANDARD,
@@ -192,95 +191,6 @@ def _stored(folder: Path, stimuli: StimulusSet, model: str | LoadedModel) -> Rep
         layers=tuple(facts.get("kept", range(len(facts["units"])))),
         n_stimuli=len(stimuli),
         facts=facts,
-        _read=partial(_mapped, folder),
+        _read=lambda layer: npy_file(layer_file(folder, layer)),
         folder=folder,
     )
-
-
-def _mapped(folder: Path, layer: int) -> NDArray[np.floating]:
-    return npy_file(layer_file(folder, layer))
-
-
-def from_file(
-    path: str | Path,
-    stimuli: StimulusSet,
-    name: str | None = None,
-    *,
-    repetitions: bool = False,
-    **how: Unpack[HowRead],
-) -> Representations:
-    """Representations that something else made: a network, a brain recording.
-
-    Parameters
-    ----------
-    path : a `.npz` (without pickles) or `.safetensors` file with arrays `layer_00`, `layer_01`
-        ... of shape (n_stimuli, n_units), rows in the order of the stimuli; or one layer, as a
-        `.npy` or as a `.csv`, a row a stimulus and a column a unit, with or without a header. What
-        is not compressed is memory-mapped, see `mlem_core.representations.arrays`. Where no array
-        is called so, all are layers, numbered in their order, and keep their names
-        (`facts["layer_names"]`).
-    name : what to call it; without one, the file's name.
-    repetitions : give the repetitions of arrays (n_repetitions, n_stimuli, n_units) as they are,
-        and take no others; else their mean, as a note says.
-    how : `distances`: the arrays hold distances, (n_stimuli, n_stimuli) or condensed (n_pairs,),
-        and no representations. `first_column` of a `.csv`: "skip" for row numbers, "unit", or
-        "names" of the stimuli; to be said where it may be row numbers, as the index that pandas
-        writes; text there, and arrays of text, name the rows where a column of the stimuli has
-        their values, in any order. `subject`:
-        the number, from 1, of the one that is read where the first axis is over subjects.
-        `by_number`: layers are in the order of the numbers in their names ("120 ms").
-
-    Raises `InputError` naming array and row where the file cannot be used. A layer with values
-    that are not finite is left out (see `Representations.left_out`), unless all are so. Floats
-    keep their precision (at least float32), whole numbers become float64.
-    """
-    path = Path(path)
-    arrays = open_arrays(path, stimuli, **how)
-    distances, first_column = how.get("distances", False), how.get("first_column", "")
-    subject = how.get("subject", 0)
-    read_as = [first_column] * (first_column in ("skip", "names")) + [f"subject {subject}"] * bool(
-        subject
-    )
-    read_as += ["by number"] * how.get("by_number", False) + ["reordered"] * arrays.reordered
-    if arrays.order is not None:
-        read_as.append(f"rows {hashlib.sha256(arrays.order.astype('<i8').tobytes()).hexdigest()}")
-    named = {str(layer): array for layer, array in arrays.names.items()}
-    repeated = {str(layer): n for layer, n in arrays.repeated.items()}
-    if repetitions:
-        check_repeated(path, arrays, len(stimuli))
-    return Representations(
-        name=name if name is not None else path.stem,
-        identity=" ".join((arrays.digest, *read_as)),
-        layers=tuple(sorted(arrays.names)),
-        n_stimuli=len(stimuli),
-        facts={
-            "file": path.name,
-            "sha256": arrays.digest,
-            "arrays": arrays.dtypes,
-            **({"first_column": first_column} if first_column else {}),
-            **({"subject": subject} if subject else {}),
-            **({"layer_names": named} if arrays.named else {}),
-            **({"repetitions": repeated} if repeated else {}),
-        },
-        _read=partial(_mean, arrays) if arrays.repeated and not repetitions else arrays.read,
-        left_out=arrays.left_out,
-        notes=arrays.notes if repetitions else (*arrays.notes, *_averaged(path, arrays)),
-        distances=distances,
-    )
-
-
-def _mean(arrays: Arrays, layer: int) -> NDArray[np.floating]:
-    """A layer (n_stimuli, n_units), the mean over repetitions where it has some."""
-    array = arrays.read(layer)
-    return array.mean(axis=0, dtype=np.float64) if layer in arrays.repeated else array
-
-
-def _averaged(path: Path, arrays: Arrays) -> list[str]:
-    if not arrays.repeated:
-        return []
-    few, many = min(arrays.repeated.values()), max(arrays.repeated.values())
-    return [
-        f"{path.name} has {few if few == many else f'{few} to {many}'} repetitions of each "
-        "stimulus, whose mean is taken; a distance over repetitions compares them with each other. "
-        "If they are subjects, say so (--subject NAME=all)."
-    ]

@@ -9,13 +9,7 @@ from typing import Any, NamedTuple
 from mlem_core.analysis.model_source import EVERY
 from mlem_core.analysis.source import StimulusSource
 from mlem_core.representations.array_files import CountsRows
-from mlem_core.representations.arrays import (
-    HowRead,
-    check_repeated,
-    n_subjects,
-    open_arrays,
-    seem_distances,
-)
+from mlem_core.representations.arrays import from_file, n_subjects, seem_distances
 from mlem_core.stimuli.columns import missing_marks
 from mlem_core.stimuli.formats import cached_table
 from mlem_core.stimuli.reading.content import ReadAs
@@ -68,31 +62,39 @@ def read_checked_arrays(
     first_column: str = "",
     subject: str = "",
 ) -> FoundArrays:
-    """The content of a file of representations, checked; raises as `open_arrays`.
+    """The content of a file of representations, checked; raises as `from_file`.
 
     Parameters
     ----------
     of_distances : its arrays are distances between the stimuli
     repeated : the distance is one over repetitions, which the arrays must have
-    first_column : as of `open_arrays`
+    first_column : as of `from_file`
     subject : the one that is read; "all": the first of them is checked
     """
-    file, how = Path(path), HowRead(distances=of_distances, first_column=first_column)
     try:
         if subject == EVERY or (of_distances and not subject):
-            needed = subject == EVERY
-            n = n_subjects(file, distances=of_distances, first_column=first_column, needed=needed)
+            n = n_subjects(
+                Path(path),
+                distances=of_distances,
+                first_column=first_column,
+                needed=subject == EVERY,
+            )
             subject = str(min(n, 1))
-        how["subject"] = int(subject or 0)
-        arrays = open_arrays(file, stimuli, **how)
+        source = from_file(
+            path,
+            stimuli,
+            distances=of_distances,
+            first_column=first_column,
+            subject=int(subject or 0),
+            repetitions=repeated and not of_distances,
+        )
     except CountsRows as error:
         return FoundArrays({}, (), False, str(error), asks=True)
-    if repeated and not of_distances:
-        check_repeated(file, arrays, len(stimuli))
-    names = arrays.names if arrays.named else {layer: str(layer) for layer in arrays.names}
-    left_out = (f"A layer is left out: {why}" for why in arrays.left_out)
-    distances = of_distances or seem_distances(arrays)
-    return FoundArrays(names, (*left_out, *arrays.notes), distances)
+    names = source.facts.get("layer_names", {})
+    names = {layer: names.get(str(layer), str(layer)) for layer in source.layers}
+    left_out = (f"A layer is left out: {why}" for why in source.left_out)
+    distances = of_distances or seem_distances(source)
+    return FoundArrays(names, (*left_out, *source.notes), distances)
 
 
 READERS: Mapping[str, Callable[..., Any]] = {

@@ -19,7 +19,8 @@ from scipy.stats import spearmanr
 from mlem_core import AnalysisSpec, compare, read_csv, run
 from mlem_core.cli.commands import main
 from mlem_core.figures.glyphs import drawn_texts, missing_glyphs
-from mlem_core.representations.layers import from_file, from_model
+from mlem_core.representations.arrays import from_file
+from mlem_core.representations.layers import from_model
 from mlem_core.representations.loading import open_model
 
 CASES = Path(__file__).parent

@@ -23,7 +23,7 @@ from mlem_core import AnalysisSpec, InputError, Store, from_frame, run
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.base.text import short
 from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
-from mlem_core.representations.layers import from_file
+from mlem_core.representations.arrays import from_file
 from mlem_core.representations.loading import open_model
 from mlem_core.representations.tokens import tokenize
 from mlem_core.stimuli.datasets import SETS

@@ -7,7 +7,7 @@ KERNEL = {
     "base": 1_900,
     "storage": 700,
     "stimuli": 4_500,
-    "representations": 3_500,
+    "representations": 3_400,
     "pairs": 5_600,
     "estimators": 1_200,
     "measures": 1_300,

@@ -20,8 +20,7 @@ from helpers.tiny import sentence_stimuli
 from mlem_core import InputError
 from mlem_core.pairs.distances import condensed_from_matrix
 from mlem_core.representations.array_files import CountsRows, read_arrays
-from mlem_core.representations.arrays import n_subjects, natural_order, open_arrays
-from mlem_core.representations.layers import from_file
+from mlem_core.representations.arrays import from_file, n_subjects, natural_order
 from mlem_core.stimuli.neural_rows import are_distances, not_finite
 
 BOTH = pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
@@ -498,6 +497,5 @@ def test_a_header_that_threads_mix_up_is_read_again(tmp_path, monkeypatch):
         return read(text)
 
     monkeypatch.setattr(ast, "literal_eval", mixing)
-    assert open_arrays(tmp_path / "layer.npy", sentence_stimuli(["A.", "Bb.", "Ccc."])).names == {
-        0: "layer_00"
-    }
+    stimuli = sentence_stimuli(["A.", "Bb.", "Ccc."])
+    assert from_file(tmp_path / "layer.npy", stimuli).layers == (0,)
