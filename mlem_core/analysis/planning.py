@@ -30,7 +30,7 @@ from mlem_core.pairs.columns import AUTO, FeatureColumn, feature_columns
 from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.pair_columns import number_of_columns
 from mlem_core.pairs.statistics import PairStatistics
-from mlem_core.representations.availability import Shape
+from mlem_core.representations.registry import Shape
 from mlem_core.stimuli.stimulus_set import StimulusSet
 
 # The entry of a manifest that says what was chosen, in each fold too, and the ρ of each choice.

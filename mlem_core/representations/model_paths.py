@@ -47,13 +47,6 @@ def find_local_model(name: str) -> Path | None:
     return path if name.strip() and "\0" not in name and path.exists() else None
 
 
-def check_gguf(name: str, path: Path) -> None:
-    """Raise `InputError` where the file is no GGUF file."""
-    with path.open("rb") as file:
-        if file.read(4) != b"GGUF":
-            raise InputError(f"the model {name!r}: {path.name} is no GGUF file.")
-
-
 def check_kind(name: str, kind: object) -> None:
     """Raise `InputError` for a type of model that transformers does not know."""
     from transformers import CONFIG_MAPPING
@@ -167,21 +160,18 @@ def snapshot(name: str, revision: str | None = None) -> Path:
     return _or_cached(name, revision, fetch)
 
 
-def commit(name: str, revision: str | None = None) -> str:
-    """The commit that `snapshot` would give now, for which nothing is fetched; raises as it does.
+def commit_folder(name: str, revision: str | None = None) -> Path:
+    """The folder that `snapshot` would give now, by its name alone; raises as it does.
 
-    The hub is queried twice a minute at most.
+    Nothing is fetched. The hub is queried twice a minute at most.
     """
-
     half_minute, address = int(time.monotonic() // _FRESH), endpoint()
-    return _or_cached(
-        name, revision, lambda: Path(_commit(half_minute, name, address, revision))
-    ).name
+    return _or_cached(name, revision, lambda: _commit(half_minute, name, address, revision))
 
 
 @functools.lru_cache(maxsize=64)
-def _commit(half_minute: int, name: str, address: str, revision: str | None) -> str:
-    return str(_asked(name, address, revision).sha)
+def _commit(half_minute: int, name: str, address: str, revision: str | None) -> Path:
+    return Path(_model_info(name, address, revision).sha)
 
 
 def _or_cached(name: str, revision: str | None, get: Callable[[], Path]) -> Path:
@@ -201,7 +191,7 @@ def _or_cached(name: str, revision: str | None, get: Callable[[], Path]) -> Path
 
 def size(name: str, revision: str | None = None) -> int:
     """The bytes that `snapshot` would fetch; raises as it does, and `no_safetensors_error`."""
-    info = _asked(name, endpoint(), revision, files_metadata=True)
+    info = _model_info(name, endpoint(), revision, files_metadata=True)
     files = {file.rfilename: file.size or 0 for file in info.siblings or ()}
     if not _has_weights(files):
         raise no_safetensors_error(name + (f"@{revision}" if revision else ""))
@@ -246,7 +236,7 @@ def _has_weights(files: Iterable[str]) -> bool:
     return any(fnmatch(file, each) for file in files for each in _WEIGHTS)
 
 
-def _asked(name: str, address: str, revision: str | None, **more: Any) -> Any:
+def _model_info(name: str, address: str, revision: str | None, **more: Any) -> Any:
     """The hub's information about a model."""
     from huggingface_hub import HfApi, constants
 
@@ -274,7 +264,7 @@ def _fetched(name: str, address: str, revision: str | None) -> Path:
     """The files of a revision as it is now; queried once, so that one run sees one commit."""
     from huggingface_hub import snapshot_download
 
-    info = _asked(name, address, revision)
+    info = _model_info(name, address, revision)
     if kind := (info.config or {}).get("model_type"):
         check_kind(name, kind)  # before gigabytes are fetched in vain
     return Path(snapshot_download(name, revision=revision, endpoint=address, **_FILES))

@@ -1,4 +1,4 @@
-"""Registry of models, and the place of each one's files.
+"""Registry of models, the place of each one's files, and whether it can be had.
 
 A name is one of `MODELS`, a folder or a GGUF file on this machine, or an id of the Hugging Face
 hub, whose files are fetched into the hub's own cache at one commit and then read like any other
@@ -11,30 +11,43 @@ control: the same architecture and tokenizer with the weights that training woul
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import hashlib
 import importlib.metadata
 import importlib.util
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Literal
 
 from mlem_core.base.errors import InputError, errors_as_sentence, first_line, unknown
 from mlem_core.base.text import listed
 from mlem_core.representations import model_paths
-from mlem_core.representations.model_paths import (
-    READ,
-    check_files,
-    check_gguf,
-    find_local_model,
-)
+from mlem_core.representations.model_paths import READ, check_files, find_local_model, read_config
 from mlem_core.storage.digests import Digested, Watched
 
 
 class ModelUnavailable(InputError):
     """A model that cannot be had just now (no network, no permission); others still can."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The size of a model.
+
+    Attributes
+    ----------
+    blocks : one fewer than its layers
+    width : units of a layer
+    recurrent : whether its blocks go through a sentence token by token
+    quantised : whether its weights have to be made numbers first
+    """
+
+    blocks: int
+    width: int
+    recurrent: bool = False
+    quantised: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,6 +68,7 @@ class BuiltInModel:
     megabytes : what is fetched of a model on the hub
     references : keys of `mlem_core.report.methods`, where the architecture's is not enough
     public : its id on the hub, where `name` is not
+    shape : where its files do not say it: they are not here yet, or no safetensors
     """
 
     name: str
@@ -69,6 +83,7 @@ class BuiltInModel:
     megabytes: int = 0
     references: tuple[str, ...] = ()
     public: str = ""
+    shape: Shape | None = None
 
     def path(self) -> Path | None:
         """The folder of its files; None where the package is not installed."""
@@ -114,6 +129,7 @@ MODELS: dict[str, BuiltInModel] = {
             causal=True,
             references=("allal2025smollm2",),
             public="HuggingFaceTB/SmolLM2-135M-Instruct",
+            shape=Shape(30, 576, quantised=True),
         ),
         _small("mini-bert", "BERT encoder, 6 layers", causal=False),
         _small("mini-gpt2", "GPT-2 decoder, 6 layers", causal=True),
@@ -121,13 +137,29 @@ MODELS: dict[str, BuiltInModel] = {
         _small("mini-bert-causal", "BERT as a decoder, 6 layers", causal=True, trio=False),
         _small("mini-mamba-masked", "bidirectional Mamba, 6 layers", causal=False, trio=False),
         # Paper 1's trio.
-        BuiltInModel("bert-base-uncased", "BERT base, encoder, 12 layers", megabytes=440),
-        BuiltInModel("gpt2", "GPT-2 small, decoder, 12 layers", megabytes=548),
         BuiltInModel(
-            "state-spaces/mamba-130m-hf", "Mamba 130M, state-space model, 24 layers", megabytes=517
+            "bert-base-uncased",
+            "BERT base, encoder, 12 layers",
+            megabytes=440,
+            shape=Shape(12, 768),
+        ),
+        BuiltInModel(
+            "gpt2", "GPT-2 small, decoder, 12 layers", megabytes=548, shape=Shape(12, 768)
+        ),
+        BuiltInModel(
+            "state-spaces/mamba-130m-hf",
+            "Mamba 130M, state-space model, 24 layers",
+            megabytes=517,
+            shape=Shape(24, 768, recurrent=True),
         ),
     )
 }
+# Of the sizes of a model the names that configurations have for them.
+SIZE_KEYS = {
+    "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
+    "width": ("hidden_size", "n_embd", "d_model", "dim"),
+}
+_RECURRENT = re.compile("mamba|rwkv|recurrent", re.IGNORECASE)
 ADAPTER = ("adapter_config.json", "adapter_model.safetensors")  # files of an adapter of peft
 _CONTROL = re.compile(r"(?P<name>.+)@random(?P<seed>\d{0,9})")
 _OF_HUB = r"[0-9a-f]{40}"  # the version of a model of the hub
@@ -180,7 +212,9 @@ class ModelFiles:
     def check_readable(self, name: str) -> None:
         """Raise `InputError` where files of a model of this name are missing or damaged."""
         if self.gguf is not None:
-            check_gguf(name, self.folder / self.gguf)
+            with (self.folder / self.gguf).open("rb") as file:
+                if file.read(4) != b"GGUF":
+                    raise InputError(f"the model {name!r}: {self.gguf} is no GGUF file.")
         elif re.fullmatch(_OF_HUB, self.version) and not list(self.folder.glob("*.safetensors")):
             raise model_paths.no_safetensors_error(base_name(name))
         else:
@@ -239,7 +273,7 @@ def identity_now(name: str) -> str | None:
     None where the model cannot be had now, or not at all.
     """
     try:
-        return locate(name, lambda id, revision: Path(model_paths.commit(id, revision))).identity
+        return locate(name, model_paths.commit_folder).identity
     except (InputError, OSError):
         return None
 
@@ -292,10 +326,7 @@ def locate(name: str, fetch: Callable[[str, str | None], Path] | None = None) ->
                 "and model.safetensors) or a .gguf file."
             )
         return ModelFiles(path.parent, path.name)
-    check_hub_name(name)
-    id, _, revision = name.partition("@")
-    with _hub_errors(name):
-        folder = (fetch or model_paths.snapshot)(id, revision or None)
+    folder = _hub_folder(name, fetch or model_paths.snapshot)
     return ModelFiles(folder, version=folder.name)
 
 
@@ -341,20 +372,6 @@ def _variant(name: str) -> ModelFiles:
     return replace(files, packed=packed, note=note)
 
 
-def check_hub_name(name: str) -> None:
-    """Raise `InputError` for a name that no model on the hub can have."""
-    id, at, revision = name.partition("@")
-    if id in packaged():
-        raise InputError(
-            f"the model {id!r} comes with the program, in one revision; found {revision!r} behind "
-            "its @."
-        )
-    if name.startswith((".", "/", "~")) or id.count("/") > 1 or "\\" in name:
-        raise InputError(f"there is no model folder {name!r}.")
-    if at and not revision:
-        raise InputError(f"the model {name!r} names no revision; expected one behind the @.")
-
-
 def _package_files(model: BuiltInModel) -> ModelFiles:
     folder = model.path()
     if folder is None:
@@ -381,22 +398,30 @@ def _folder_files(name: str, folder: Path) -> ModelFiles:
     return ModelFiles(folder, ggufs[0])
 
 
-@contextlib.contextmanager
-def _hub_errors(name: str) -> Iterator[None]:
-    """Say in a sentence why the hub does not give a model."""
+def _hub_folder(name: str, fetch: Callable[[str, str | None], Path]) -> Path:
+    """The folder that `fetch` gives of a model of the hub; raises as `locate`."""
     from huggingface_hub import errors
 
-    id, _, revision = name.partition("@")
+    id, at, revision = name.partition("@")
+    if id in packaged():
+        raise InputError(
+            f"the model {id!r} comes with the program, in one revision; found {revision!r} behind "
+            "its @."
+        )
+    if name.startswith((".", "/", "~")) or id.count("/") > 1 or "\\" in name:
+        raise InputError(f"there is no model folder {name!r}.")
+    if at and not revision:
+        raise InputError(f"the model {name!r} names no revision; expected one behind the @.")
+    if not model_paths.ID.fullmatch(id):
+        raise _unknown_model(name)
     no_revision = InputError(
         f"the model {id!r} of the Hugging Face hub has no revision {revision!r}: expected one "
         "of its branches, tags or commits, as its page there lists them."
     )
-    if not model_paths.ID.fullmatch(id):
-        raise _unknown_model(name)
     if revision and not model_paths.REVISION.fullmatch(revision):
         raise no_revision
     try:
-        yield
+        return fetch(id, revision or None)
     except InputError:
         raise
     except errors.GatedRepoError as error:  # a kind of RepositoryNotFoundError
@@ -424,3 +449,75 @@ def _hub_errors(name: str) -> Iterator[None]:
 def _unknown_model(name: str) -> InputError:
     error = unknown("model", name, MODELS)
     return InputError(f"{str(error).rstrip('.')}, any other id of the Hugging Face hub, a folder.")
+
+
+@dataclass(frozen=True)
+class ModelAvailability:
+    """Whether a model can be had, and what is known of it.
+
+    Attributes
+    ----------
+    name : as it was given
+    label : what it is; "" where that is not known
+    where : "here" (nothing has to be fetched), "hub" (it is fetched when it runs), "away" (the hub
+        cannot be reached now, or lets others only have it), "nowhere" (there is none such, or it
+        cannot be used)
+    n_bytes : what is fetched, about; None where nobody knows
+    shape : None where nobody knows
+    problem : a sentence where it is "away" or "nowhere"
+    """
+
+    name: str
+    label: str
+    where: Literal["here", "hub", "away", "nowhere"]
+    n_bytes: int | None = None
+    shape: Shape | None = None
+    problem: str = ""
+
+
+def check_availability(name: str) -> ModelAvailability:
+    """Whether the model that a name stands for can be had, and how large it is.
+
+    It takes at most some seconds. Nothing is loaded or fetched, and torch stays out, so that a form
+    can ask while somebody types.
+    """
+    base = base_name(name)
+    known = MODELS.get(base.partition("@")[0])
+    label, shape = (known.label, known.shape) if known else ("", None)
+    sizes: list[int] = []
+
+    def fetch(id: str, revision: str | None) -> Path:
+        folder = model_paths.cached(id, revision)
+        if folder is None:
+            sizes.append(model_paths.size(id, revision))
+        return folder or Path()
+
+    try:
+        files = locate(base, fetch)
+        if sizes:
+            return ModelAvailability(name, label, "hub", sizes[0], shape)
+        files.check_readable(base)
+        if shape is None and (files.folder / "config.json").exists():
+            config = read_config(base, files.folder)
+            values = config_values(config, SIZE_KEYS)
+            blocks, width = values.get("layers"), values.get("width")
+            if isinstance(blocks, int) and isinstance(width, int):
+                kind = str(config.get("model_type", ""))
+                shape = Shape(blocks, width, bool(_RECURRENT.search(kind)))
+        return ModelAvailability(name, label, "here", 0, shape)
+    except ModelUnavailable as error:
+        fetched = known.megabytes * 1_000_000 if known else None
+        return ModelAvailability(name, label, "away", fetched, shape, str(error))
+    except (InputError, OSError) as error:
+        return ModelAvailability(name, label, "nowhere", None, shape, str(error))
+
+
+def config_values(config: Mapping[str, Any], keys: Mapping[str, Iterable[str]]) -> dict[str, Any]:
+    """Properties that a configuration tells, by the keys that configurations have for each."""
+    config = config.get("text_config") or config  # of a multimodal model
+    values: dict[str, Any] = {}
+    for name, spellings in keys.items():
+        values |= next(
+            ({name: config[key]} for key in spellings if config.get(key) is not None), {}
+        )
+    return values

@@ -20,8 +20,14 @@ from mlem_core.base.parameters import parse_names
 from mlem_core.extending import ModelTable, model_tables, resolve
 from mlem_core.pairs.distances import PRECOMPUTED, distance_named
 from mlem_core.representations.array_files import FIRST_COLUMN
-from mlem_core.representations.availability import ModelAvailability, check_availability
-from mlem_core.representations.registry import MODELS, defaults, hub_models, models_with_seeds
+from mlem_core.representations.registry import (
+    MODELS,
+    ModelAvailability,
+    check_availability,
+    defaults,
+    hub_models,
+    models_with_seeds,
+)
 from mlem_core.representations.tokens import pooled
 from mlem_core.stimuli.stimulus_set import StimulusSet
 from mlem_core.tasks.reading import FoundArrays

@@ -18,7 +18,7 @@ from mlem_core.analysis.planning import estimate_cost, recommended_values
 from mlem_core.cli.commands import main
 from mlem_core.pairs.columns import resolved_columns
 from mlem_core.pairs.pair_columns import number_of_columns
-from mlem_core.representations.availability import check_availability
+from mlem_core.representations.registry import check_availability
 from mlem_core.stimuli import datasets
 
 MODEL = "mini-bert"

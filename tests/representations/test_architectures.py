@@ -9,11 +9,11 @@ from helpers.tiny import close, sentence_stimuli, word_stimuli
 
 from mlem_core import AnalysisSpec, run, write_csv
 from mlem_core.representations import forward, registry
-from mlem_core.representations.availability import Shape, check_availability
 from mlem_core.representations.extraction import ExtractionOptions, input_batches
 from mlem_core.representations.forward import hidden_states, quietly
 from mlem_core.representations.layers import from_model
 from mlem_core.representations.loading import DTYPES, load_with_head, open_model
+from mlem_core.representations.registry import Shape, check_availability
 from mlem_core.storage.store import Store
 
 # What takes positions from outside.

@@ -18,10 +18,9 @@ from helpers.repository import ROOT
 
 from mlem_core.base.errors import InputError
 from mlem_core.representations import forward, model_paths, registry
-from mlem_core.representations.availability import Shape, check_availability
 from mlem_core.representations.loading import open_model
 from mlem_core.representations.model_paths import unread_weights
-from mlem_core.representations.registry import ModelUnavailable, packaged
+from mlem_core.representations.registry import ModelUnavailable, Shape, check_availability, packaged
 
 WEIGHTS = "model.safetensors"
 

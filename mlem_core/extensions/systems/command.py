@@ -12,9 +12,8 @@ import pandas as pd
 from mlem_core.base.errors import InputError
 from mlem_core.cli.streams import complain
 from mlem_core.extensions.systems.properties import SYSTEMS
-from mlem_core.representations.availability import SIZE_KEYS, config_values
 from mlem_core.representations.model_paths import read_config
-from mlem_core.representations.registry import base_name, locate
+from mlem_core.representations.registry import SIZE_KEYS, base_name, config_values, locate
 from mlem_core.stimuli.stimulus_csv import write_table
 
 # Of each property the names that configurations have for it.
