@@ -119,7 +119,6 @@ def extract(
     assert files is not None  # a stimulus set is never empty
     if loaded.causal:
         files.repeat(_first_of_context(tokenized))
-    files.close()
     report(len(tokenized.tokens), len(tokenized.tokens))
     facts = _facts(stimuli, tokenized, loaded, options, files.widths)
     return facts if len(layers) == len(every) else {**facts, "kept": layers, "n_layers": len(every)}
@@ -167,16 +166,20 @@ def passes(
 ) -> Iterator[tuple[IntArray, list[NDArray[np.float32]]]]:
     """The stimuli (rows) of one batch after another, and their arrays in the layers to be kept.
 
-    A batch that does not fit into memory is halved, and so are those that are still to come. A
-    batch of sentences is run in what `during` gives of it.
+    Once a batch does not fit into memory, batches have at most half as many sentences. A batch of
+    sentences is run in what `during` gives of it.
     """
     import torch
 
-    total, done = len(tokenized.tokens), 0
+    total = most = len(tokenized.tokens)
+    done = 0
     waiting = _plan(tokenized, loaded)[::-1]
     while waiting:
         report(done, total)
         batch = waiting.pop()
+        if len(batch) > most:
+            waiting.append(batch[most:])
+            batch = batch[:most]
         rows, spans = _spans(tokenized, batch, pooling)
         inputs = torch.from_numpy(_inputs(tokenized, batch))
         row = tokenized.stimuli[batch[0]][0] + 1
@@ -195,8 +198,9 @@ def passes(
                 f"row {row}: the sentence does not fit into the memory of {loaded.device} "
                 f"beside the model {loaded.name}."
             )
-        # Whatever is still to come would not fit either.
-        waiting = [half for full in [*waiting, batch] for half in _halves(full, len(batch))]
+        # Whatever is still to come and as large would not fit either.
+        waiting.append(batch)
+        most = len(batch) // 2
 
 
 def _pooled_layers(
@@ -274,14 +278,6 @@ def _first_of_context(tokenized: TokenizedStimuli) -> IntArray:
     return first
 
 
-def _halves(batch: IntArray, too_many: int) -> Iterator[IntArray]:
-    if len(batch) < max(2, too_many):
-        yield batch
-    else:
-        yield batch[len(batch) // 2 :]
-        yield batch[: len(batch) // 2]
-
-
 def _is_memory_error(error: RuntimeError) -> bool:
     import torch
 
@@ -327,7 +323,3 @@ class _LayerFiles:
         rows = np.flatnonzero(first != np.arange(len(first)))
         for target in self._maps:
             target[rows] = target[first[rows]]
-
-    def close(self) -> None:
-        """Let the files go."""
-        self._maps = []

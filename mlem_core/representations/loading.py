@@ -42,7 +42,6 @@ from mlem_core.representations.forward import (
 )
 from mlem_core.representations.model_paths import check_kind, read_config
 from mlem_core.representations.registry import ADAPTER, ModelFiles, locate
-from mlem_core.storage.digests import changed
 
 DTYPES = ("float32", "bfloat16")
 DEVICES = ("auto", "cpu", "cuda")
@@ -83,8 +82,7 @@ def _open_model(name: str, device: str, dtype: str) -> LoadedModel:
             model = model.to(device)
         tokens = probe_tokens(tokenizer, model.config)
         n_layers, streams = count_blocks(name, model, tokens[:-1])
-    _check_same(name, files, watched.digest)
-    return LoadedModel(
+    loaded = LoadedModel(
         name=name,
         model=model,
         tokenizer=tokenizer,
@@ -99,12 +97,8 @@ def _open_model(name: str, device: str, dtype: str) -> LoadedModel:
         streams=streams,
         files=watched,
     )
-
-
-def _check_same(name: str, files: ModelFiles, identity: str) -> None:
-    """Raise `InputError` where a model's files are others than those of an identity."""
-    if files.identity != identity:
-        raise changed(f"the model {name!r}")
+    loaded.check_is(files.identity)
+    return loaded
 
 
 def resolve_device(device: str) -> str:
@@ -185,13 +179,13 @@ def load_with_head(loaded: LoadedModel) -> Any:
 
     auto = AutoModelForCausalLM if loaded.causal else AutoModelForMaskedLM
     name, files = loaded.name, locate(loaded.name)
-    _check_same(name, files, loaded.identity)
+    loaded.check_is(files.identity)
     once = read_once() if files.gguf else contextlib.nullcontext()
     with errors_as_sentence(f"the model {name!r} cannot be loaded with its head"), quietly(), once:
         model, report = _open(auto, files, getattr(torch, loaded.dtype))
     if missing := sorted(report.get("missing_keys", ())):
         raise InputError(f"the model {name!r} predicts no token: its weights lack {missing[0]}.")
-    _check_same(name, files, loaded.identity)
+    loaded.check_is(files.identity)
     model.config.get_text_config().use_cache = False
     return model.eval().requires_grad_(False).to(loaded.device)
 
@@ -200,18 +194,13 @@ def _load_weights(name: str, files: ModelFiles, dtype: str) -> Any:
     import torch
     from transformers import AutoModel, AutoModelForCausalLM
 
-    numbers = getattr(torch, dtype)
     auto: Any = AutoModel
     if files.adapter is not None:
         # An adapter names its tensors as in the model with the head of its training.
         task = json.loads((files.adapter / ADAPTER[0]).read_bytes()).get("task_type")
         auto = AutoModelForCausalLM if task == "CAUSAL_LM" else AutoModel
-    report: dict[str, Any] = {}
     try:
-        if files.seed is not None:
-            model = _fresh(files, files.seed).to(numbers)
-        else:
-            model, report = _open(auto, files, numbers)
+        model, report = _open(auto, files, getattr(torch, dtype))
     except InputError:
         raise
     except Exception as error:
@@ -246,11 +235,21 @@ def _has_halves(model: Any) -> bool:
 
 
 def _open(auto: Any, files: ModelFiles, numbers: Any) -> tuple[Any, dict[str, Any]]:
-    """(model, what transformers tells of its loading) by one of transformers' auto classes."""
+    """(model, what transformers tells of its loading) by one of transformers' auto classes.
+
+    With a seed it has the weights that its training would start from, and no adapter.
+    """
+    import torch
+    from transformers import AutoConfig
+
+    if files.seed is not None:
+        config = AutoConfig.from_pretrained(files.folder, **_reading(files))
+        # The random numbers of whoever calls stay as they were.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(files.seed)
+            return auto.from_config(config, dtype=torch.float32).to(numbers), {}
     options = {"dtype": numbers, "output_loading_info": True}
     if files.packed is not None:
-        from transformers import AutoConfig
-
         config = AutoConfig.from_pretrained(files.folder, **_reading(files))
         state = read_packed(files.folder / files.packed)
         # The auto classes want a folder; the class that they would take does not.
@@ -290,18 +289,6 @@ def _with_adapter(model: Any, folder: Path) -> Any:
     if wrong := sorted([*result.unexpected_keys, *lost]):
         raise InputError(f"{misfit}{len(wrong)} of its tensors do not fit, such as {wrong[0]}.")
     return wrapped.merge_and_unload()
-
-
-def _fresh(files: ModelFiles, seed: int) -> Any:
-    """The architecture with the weights that its training would start from, in float32."""
-    import torch
-    from transformers import AutoConfig, AutoModel
-
-    config = AutoConfig.from_pretrained(files.folder, **_reading(files))
-    # The random numbers of whoever calls stay as they were.
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return AutoModel.from_config(config, dtype=torch.float32)
 
 
 def _check_vocabulary(name: str, tokenizer: Any, model: Any) -> None:

@@ -109,6 +109,9 @@ def test_a_seed_is_one_set_of_weights(folder):
         # The tiny model was never trained: it was saved as it is initialised with seed 0.
         assert torch.equal(value, trained[key])
         assert value.shape == other[key].shape and not torch.equal(value, other[key])
+    # What predicts tokens is the control too.
+    with_head = load_with_head(open_model(f"{folder}@random1", "cpu")).model.state_dict()
+    assert all(torch.equal(with_head[key], value) for key, value in other.items())
 
 
 def model():
