@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.designs import PairDesign, pair_places
@@ -330,6 +331,34 @@ def column_moments(
     )
     between = gram[:, :, products[:, None], products]
     return ColumnMoments(own, DesignSums(counts, sums[..., products], between))
+
+
+def product_sums(columns: PairColumns, others: PairColumns, A: FloatArray) -> FloatArray:
+    """Sums of products of two columns over the pairs inside sets of stimuli.
+
+    Parameters
+    ----------
+    columns, others : those that are sums of products, n_products and n_products_others of them
+    A : (n_sets, n_basis, n_basis_others) Σ φ(i) φ_others(i)ᵀ over the stimuli of each set
+
+    Returns (n_sets, n_products, n_products_others)
+    """
+    by_basis = np.ascontiguousarray(np.moveaxis(A, 0, -1))
+    # No stimulus has two values of one feature, so that most products of their terms are 0.
+    together = by_basis.any(axis=-1)
+    left, right = together[columns.left[:, None], others.left], columns.right[:, None]
+    term, other = np.nonzero(left & together[right, others.right])
+    products = by_basis[columns.left[term], others.left[other]]
+    products *= by_basis[columns.right[term], others.right[other]]
+    shape = len(columns.product_columns), len(others.product_columns)
+    row = np.searchsorted(columns.product_columns, columns.column[term])
+    column = np.searchsorted(others.product_columns, others.column[other])
+    sign = columns.sign[term] * others.sign[other]
+    places = row * shape[1] + column, np.arange(len(term))
+    totals = csr_array((sign, places), shape=(shape[0] * shape[1], len(term))) @ products
+    both_orders = np.moveaxis(totals.reshape(*shape, len(A)), -1, 0)
+    same_stimulus = columns.same_stimulus_values.T @ A @ others.same_stimulus_values
+    return np.asarray((both_orders - same_stimulus) / 2)
 
 
 # Gives the numbers of the pairs first..last-1 of a design in a layer.

@@ -39,6 +39,7 @@ from mlem_core.pairs.moment_sums import (
     LayerMoments,
     blocks_of_folds,
     column_moments,
+    product_sums,
 )
 from mlem_core.pairs.pair_columns import ChosenColumns, PairColumns
 from mlem_core.pairs.ranks import correlations
@@ -214,7 +215,7 @@ class PairMoments:
         columns, A = self.columns, self.basis_moments[places].sum(axis=0)
         by_term = A[0, columns.left] * A[0, columns.right]
         twice = columns.sum_terms(by_term) - A[0] @ columns.same_stimulus_values
-        return twice / 2, gram_of_basis(columns, A)
+        return twice / 2, product_sums(columns, columns, A[None])[0]
 
     @staticmethod
     def _sum_pairs(
@@ -301,24 +302,6 @@ class PairMoments:
             pairwise_products=self.pairwise_products[pairwise][:, matrices],
             compared=self.compared and self.compared.select_columns(products),
         )
-
-
-def gram_of_basis(columns: PairColumns, A: FloatArray) -> FloatArray:
-    """Sums of products of two columns over the pairs inside a set of stimuli.
-
-    Parameters
-    ----------
-    columns : those that are sums of products, n_products of them
-    A : (n_basis, n_basis) Σ φ(i) φ(i)ᵀ over the stimuli of the set
-
-    Returns (n_products, n_products)
-    """
-    left, right, starts = columns.left, columns.right, columns.starts
-    crossed = A[left[:, None], left] * A[right[:, None], right]
-    crossed *= columns.sign[:, None] * columns.sign
-    by_column = np.add.reduceat(np.add.reduceat(crossed, starts, axis=0), starts, axis=1)
-    same_stimulus = columns.same_stimulus_values
-    return np.asarray((by_column - same_stimulus.T @ A @ same_stimulus) / 2)
 
 
 class Untested(NamedTuple):

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.moment_sums import TILE, tiles
+from mlem_core.pairs.moment_sums import TILE, product_sums, tiles
 from mlem_core.pairs.moments import PairMoments
 from mlem_core.pairs.pair_columns import ChosenColumns, PairColumns
 
@@ -82,23 +82,6 @@ class PermutedFeature:
     def basis(self) -> FloatArray:
         """(n_stimuli, n_basis) the feature's columns of the basis, without the constant."""
         return np.ascontiguousarray(self.alone.columns.basis[:, 1:])
-
-    @cached_property
-    def crossed_terms(self) -> _CrossedTerms:
-        """Terms of every two of its columns that are sums of products."""
-        columns = self.alone.columns
-        absolute = np.abs(columns.basis)
-        together = absolute.T @ absolute > 0
-        left, right = columns.left, columns.right
-        first, second = np.nonzero(together[left[:, None], left] & together[right[:, None], right])
-        both = columns.column[first] * len(columns) + columns.column[second]
-        order = np.argsort(both, kind="stable")
-        first, second, both = first[order], second[order], both[order]
-        starts = np.flatnonzero(np.diff(both, prepend=-1))
-        product = np.searchsorted(columns.product_columns, columns.column)
-        sign = columns.sign[first] * columns.sign[second]
-        row, column = product[first[starts]], product[second[starts]]
-        return _CrossedTerms(first, second, sign, starts, row, column)
 
     def target_sums(self, sets: NDArray[np.bool_], targets: Sequence[Target]) -> TargetSums:
         """Sums of products with targets over the pairs inside sets of blocks (n_sets, n_blocks)."""
@@ -356,16 +339,7 @@ class ColumnSums(NamedTuple):
     def gram(self) -> FloatArray:
         """(n_permutations, n_columns, n_columns) of products of two of these columns."""
         permuted, A = self.permuted, self.basis_gram
-        columns, terms = permuted.alone.columns, permuted.crossed_terms
-        left, right, same = columns.left, columns.right, columns.same_stimulus_values
-        by_product = np.zeros((len(A), len(columns.starts), len(columns.starts)))
-        if len(terms.starts):
-            by_terms = A[:, left[terms.first], left[terms.second]]
-            by_terms *= A[:, right[terms.first], right[terms.second]]
-            by_terms *= terms.sign
-            by_product[:, terms.row, terms.column] = np.add.reduceat(by_terms, terms.starts, axis=1)
-        by_product -= same.T @ A @ same
-        by_product /= 2
+        by_product = product_sums(permuted.alone.columns, permuted.alone.columns, A)
         if not len(permuted.pairwise):
             return by_product
         n_columns, pairwise = len(permuted.numbers), permuted.pairwise
@@ -379,7 +353,7 @@ class ColumnSums(NamedTuple):
         """(n_permutations, n_columns, n_others) of products with the columns of other features."""
         permuted, of_pairs = self.permuted, self.of_pairs
         others = permuted.others.columns
-        by_product = _products_with_others(permuted, self.basis_with_others)
+        by_product = product_sums(permuted.alone.columns, others, self.basis_with_others)
         if not len(permuted.pairwise) and not others.pairwise:
             return by_product
         crossed = np.empty((len(by_product), len(permuted.numbers), len(others)))
@@ -423,51 +397,3 @@ def _basis_moments(
     with_others[:, 0] = of_others.sum(axis=0)
     with_others[:, 1:] = basis @ of_others
     return gram, with_others
-
-
-def _products_with_others(permuted: PermutedFeature, A: FloatArray) -> FloatArray:
-    """(n_permutations, n_products, n_products_others) sums of products with those of others.
-
-    `A` is `ColumnSums.basis_with_others`.
-    """
-    columns, others = permuted.alone.columns, permuted.others.columns
-    if not len(columns.starts) or not len(others.starts):
-        return np.zeros((len(A), len(columns.starts), len(others.starts)))
-    # A column is the same in both orders of two stimuli, so that one order of its terms does.
-    half = np.flatnonzero(columns.left <= columns.right)
-    left, right = columns.left[half], columns.right[half]
-    weight = columns.sign[half] * np.where(left < right, 2.0, 1.0)
-    starts = np.flatnonzero(np.diff(columns.column[half], prepend=-1))
-    of_left, of_right = A[:, left] * weight[:, None], A[:, right]
-    by_term = np.zeros((len(A), len(half), len(others.starts)))
-    # First the first term of every other column, then the second of those that have one, ...
-    n_terms = np.diff([*others.starts, len(others.column)])
-    for number in range(n_terms.max()):
-        which = np.flatnonzero(n_terms > number)
-        terms = others.starts[which] + number
-        products = of_left[:, :, others.left[terms]] * others.sign[terms]
-        products *= of_right[:, :, others.right[terms]]
-        if len(which) == by_term.shape[2]:
-            by_term += products
-        else:
-            by_term[:, :, which] += products
-    crossed = np.add.reduceat(by_term, starts, axis=1) if len(starts) < len(half) else by_term
-    return np.asarray(
-        (crossed - columns.same_stimulus_values.T @ A @ others.same_stimulus_values) / 2
-    )
-
-
-class _CrossedTerms(NamedTuple):
-    """Terms of two columns whose product is not 0 for every stimulus, in the order of the columns.
-
-    first, second, sign : (n_crossed,)
-    starts : (n_both,) where the terms of two columns begin
-    row, column : (n_both,) these columns
-    """
-
-    first: IntArray
-    second: IntArray
-    sign: FloatArray
-    starts: IntArray
-    row: IntArray
-    column: IntArray
