@@ -31,7 +31,8 @@ from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation_null import PermutationNull, corrected_p, permutation_null
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.designs import PairDesign, pair_places
-from mlem_core.pairs.permuted_moments import PermutedFeature, Target
+from mlem_core.pairs.moment_sums import Target
+from mlem_core.pairs.permuted_moments import PermutedFeature
 from mlem_core.pairs.scored_pairs import FoldPairsIndex, ScoredPairs
 from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.stimuli.folds import untested_items

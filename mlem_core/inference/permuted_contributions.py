@@ -21,9 +21,10 @@ from mlem_core.measures.contributions import (
     with_feature,
 )
 from mlem_core.pairs.columns import FeatureColumn
+from mlem_core.pairs.moment_sums import Target
 from mlem_core.pairs.moments import PairMoments, SetMoments
 from mlem_core.pairs.pair_columns import PairColumns
-from mlem_core.pairs.permuted_moments import ColumnSums, PermutedFeature, Target
+from mlem_core.pairs.permuted_moments import ColumnSums, PermutedFeature
 
 # Numbers of the products of columns that are in memory together.
 CHUNK = 2**20

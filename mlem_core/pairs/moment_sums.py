@@ -8,7 +8,6 @@ compared, in chunks of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,10 +20,10 @@ from mlem_core.pairs.pair_columns import PairColumns
 
 # Rows of a matrix of pairs that are looked at together hold about so many numbers.
 TILE = 2**22
-
-
 # Pairs of a design that are looked at together, at most.
 CHUNK = 2**17
+# Numbers of pairs (n_pairs,): doubled ranks, which are centred, or numbers as they are.
+Target = NDArray[Any]
 
 
 def blocks_of_folds(folds: IntArray) -> IntArray:
@@ -32,16 +31,16 @@ def blocks_of_folds(folds: IntArray) -> IntArray:
     return np.unique(folds, return_inverse=True)[1].astype(np.int64)
 
 
-@dataclass(frozen=True)
-class LayerMoments:
-    """What one layer adds to `PairMoments`: first of its squared distances, then of its ranks.
+class MatrixMoments(NamedTuple):
+    """Sums over the pairs of every two blocks of numbers that n_matrices matrices have for them.
 
     Attributes
     ----------
-    products : (2, n_blocks, n_blocks, n_products)
-    sums : (2, n_blocks, n_blocks)
-    pairwise_products : (n_pairwise, 2, n_blocks, n_blocks)
-    low, high : (n_blocks, n_blocks) smallest and largest squared distance
+    products : (n_matrices, n_blocks, n_blocks, n_products) with the columns that are sums of
+        products
+    sums : (n_matrices, n_blocks, n_blocks)
+    pairwise_products : (n_pairwise, n_matrices, n_blocks, n_blocks) with the other columns
+    low, high : (n_blocks, n_blocks) smallest and largest number of the first matrix
     """
 
     products: FloatArray
@@ -51,20 +50,15 @@ class LayerMoments:
     high: FloatArray
 
     @classmethod
-    def stack(cls, parts: Sequence[LayerMoments]) -> LayerMoments:
-        """Moments over several sets of pairs, which all arrays have as their first axis."""
-        names = [field.name for field in fields(cls)]
-        return cls(**{name: np.stack([getattr(part, name) for part in parts]) for name in names})
-
-    def together(self, sets: Sequence[int]) -> LayerMoments:
-        """Moments over all pairs of some of the sets that are stacked, by number."""
-        numbers = list(sets)
-        return LayerMoments(
-            self.products[numbers].sum(axis=0),
-            self.sums[numbers].sum(axis=0),
-            self.pairwise_products[numbers].sum(axis=0),
-            self.low[numbers].min(axis=0),
-            self.high[numbers].max(axis=0),
+    def together(cls, parts: Sequence[MatrixMoments]) -> MatrixMoments:
+        """Sums over several sets of pairs, which have none in common."""
+        products, sums, pairwise_products, low, high = map(np.stack, zip(*parts, strict=True))
+        return cls(
+            products.sum(axis=0),
+            sums.sum(axis=0),
+            pairwise_products.sum(axis=0),
+            low.min(axis=0),
+            high.max(axis=0),
         )
 
 
@@ -75,8 +69,8 @@ def layer_moments(
     doubled: NDArray[np.uint32],
     design: PairDesign | None = None,
     n_ranked: int | None = None,
-) -> LayerMoments:
-    """Moments of one layer with the columns of the pairs.
+) -> MatrixMoments:
+    """Moments of the squared distances and of the ranks of a layer with the columns of the pairs.
 
     Parameters
     ----------
@@ -88,73 +82,120 @@ def layer_moments(
     n_ranked : number of pairs among which they were ranked, where these are not all of them
     """
     block = blocks_of_folds(folds)
-    if design is not None and not design.is_complete:
-        centre = (n_ranked or len(doubled)) + 1
-        return _layer_moments_of_design(columns, block, squared, doubled, design, centre)
-    n_blocks = int(block.max()) + 1
-    by_term = np.zeros((2, n_blocks, n_blocks, len(columns.column)))
-    sums = np.zeros((2, n_blocks, n_blocks))
-    pairwise_products = np.zeros((len(columns.pairwise), 2, n_blocks, n_blocks))
+    if design is None or design.is_complete:
+        return _moments_of_all_pairs(columns, block, [squared, doubled])
+    moments = _moments_of_design(columns, block, design, [squared, doubled], n_ranked)[0]
+    pairwise = np.moveaxis(moments.products[..., list(columns.pairwise)], -1, 0)
+    return moments._replace(
+        products=moments.products[..., columns.product_columns], pairwise_products=pairwise
+    )
+
+
+def target_values(
+    target: Target, places: IntArray | slice, n_ranked: int | None = None
+) -> FloatArray:
+    """The numbers of pairs at some places; ranks, among `n_ranked` pairs, are centred."""
+    values = target[places].astype(np.float64)
+    if target.dtype == np.uint32:
+        values -= (n_ranked or len(target)) + 1.0
+        values *= 0.5
+    return values
+
+
+def _moments_of_all_pairs(
+    columns: PairColumns, block: IntArray, targets: Sequence[Target]
+) -> MatrixMoments:
+    """Moments of targets in condensed order; without any, of columns that are no products."""
+    n_blocks, D = int(block.max()) + 1, len(columns.pairwise)
+    n_matrices = len(targets) or D
+    by_term = np.zeros((n_matrices, n_blocks, n_blocks, len(columns.column)))
+    sums = np.zeros((n_matrices, n_blocks, n_blocks))
+    pairwise_products = np.zeros((D, n_matrices, n_blocks, n_blocks))
     low, high = np.full((n_blocks, n_blocks), np.inf), np.full((n_blocks, n_blocks), -np.inf)
-    for b, c, rows, others, places in tiles(block, 4, one_order=True):
-        tile = np.empty((2, *places.shape))
-        tile[0], tile[1] = squared.take(places), doubled.take(places)
-        tile[1] = (tile[1] - (len(squared) + 1)) / 2
-        if b == c:
-            same = rows[:, None] == others
-            tile[:, same] = 0.0
-            different = tile[0][~same]
-        else:
-            different = tile[0].ravel()
-        if different.size:
-            low[b, c] = min(low[b, c], different.min())
-            high[b, c] = max(high[b, c], different.max())
-        crossed = tile @ columns.basis[others]
-        left = columns.basis[rows][:, columns.left]
-        by_term[:, b, c] += (left * crossed[:, :, columns.right]).sum(axis=1)
-        if b < c:
-            left, turned = columns.basis[others][:, columns.left], tile.swapaxes(1, 2)
-            crossed = turned @ columns.basis[rows]
-            by_term[:, c, b] += (left * crossed[:, :, columns.right]).sum(axis=1)
+    for b, c, rows, others, places in tiles(block, 2 * n_matrices + D) if n_matrices else ():
+        pairwise = [column.cross_distances(rows, others) for column in columns.pairwise.values()]
+        tile = np.stack([target_values(target, places) for target in targets] or pairwise)
+        same = rows[:, None] == others
+        tile[:, same] = 0.0
+        low[b, c] = min(low[b, c], np.min(tile[0], where=~same, initial=np.inf))
+        high[b, c] = max(high[b, c], np.max(tile[0], where=~same, initial=-np.inf))
+        crossed = columns.basis[rows].T @ (tile @ columns.basis[others])
+        by_term[:, b, c] += crossed[:, columns.left, columns.right]
         sums[:, b, c] += tile.sum(axis=(1, 2))
-        for number, column in enumerate(columns.pairwise.values()):
-            values = column.cross_distances(rows, others)
+        for number, values in enumerate(pairwise):
             pairwise_products[number, :, b, c] += (tile * values).sum(axis=(1, 2))
-    products = columns.sum_terms(by_term)
-    within = np.eye(n_blocks, dtype=bool)
-    # Inside a block every pair was met in both orders.
-    products[:, within] /= 2
-    sums[:, within] /= 2
-    pairwise_products[:, :, within] /= 2
-    sums = _mirror_blocks(sums, (1, 2))
-    pairwise_products = _mirror_blocks(pairwise_products, (2, 3))
-    low, high = np.minimum(low, low.T), np.maximum(high, high.T)
-    return LayerMoments(products, sums, pairwise_products, low, high)
+    moments = columns.sum_terms(by_term), sums, pairwise_products
+    for values, axes in zip(moments, ((1, 2), (1, 2), (2, 3)), strict=True):
+        # Inside a block every pair was met in both orders.
+        np.moveaxis(values, axes, (0, 1))[np.arange(n_blocks), np.arange(n_blocks)] /= 2
+    return _mirrored(MatrixMoments(*moments, low, high))
 
 
-def _layer_moments_of_design(
+def _moments_of_design(
     columns: PairColumns,
     block: IntArray,
-    squared: FloatArray,
-    doubled: NDArray[np.uint32],
     design: PairDesign,
-    centre: int,
-) -> LayerMoments:
+    targets: Sequence[Target] = (),
+    n_ranked: int | None = None,
+) -> tuple[MatrixMoments, FloatArray]:
+    """Moments of targets, without any of all columns, with all columns; and numbers of pairs."""
     n_blocks, K = int(block.max()) + 1, len(columns)
-    products, sums = np.zeros((2, n_blocks, n_blocks, K)), np.zeros((2, n_blocks, n_blocks))
+    n_matrices = len(targets) or K
+    products = np.zeros((n_matrices, n_blocks, n_blocks, K))
+    sums, counts = np.zeros((n_matrices, n_blocks, n_blocks)), np.zeros((1, n_blocks, n_blocks))
     low, high = np.full((n_blocks, n_blocks), np.inf), np.full((n_blocks, n_blocks), -np.inf)
-    for b, c, first, second, places in chunks(block, design, K + 2):
-        targets = np.empty((2, len(first)))
-        targets[0], targets[1] = squared[places], doubled[places]
-        targets[1] = (targets[1] - centre) / 2
-        products[:, b, c] += targets @ columns.pair_values(first, second)
-        sums[:, b, c] += targets.sum(axis=1)
-        low[b, c] = min(low[b, c], targets[0].min())
-        high[b, c] = max(high[b, c], targets[0].max())
-    products, sums = (_mirror_blocks(values, (1, 2)) for values in (products, sums))
-    low, high = np.minimum(low, low.T), np.maximum(high, high.T)
-    pairwise = np.moveaxis(products[..., list(columns.pairwise)], -1, 0)
-    return LayerMoments(products[..., columns.product_columns], sums, pairwise, low, high)
+    for b, c, first, second, places in chunks(block, design, K + len(targets)):
+        values = columns.pair_values(first, second)
+        numbers = values.T
+        if targets:
+            numbers = np.stack([target_values(target, places, n_ranked) for target in targets])
+        products[:, b, c] += numbers @ values
+        sums[:, b, c] += numbers.sum(axis=1)
+        counts[:, b, c] += len(first)
+        low[b, c] = min(low[b, c], numbers[0].min())
+        high[b, c] = max(high[b, c], numbers[0].max())
+    none = np.zeros((0, n_matrices, n_blocks, n_blocks))
+    moments = MatrixMoments(products, sums, none, low, high)
+    return _mirrored(moments), _mirror_blocks(counts, (1, 2))[0]
+
+
+def _mirrored(moments: MatrixMoments) -> MatrixMoments:
+    """Moments of two blocks, which are there for one order of the two, for both orders."""
+    low, high = moments.low, moments.high
+    return MatrixMoments(
+        _mirror_blocks(moments.products, (1, 2)),
+        _mirror_blocks(moments.sums, (1, 2)),
+        _mirror_blocks(moments.pairwise_products, (2, 3)),
+        np.minimum(low, low.T),
+        np.maximum(high, high.T),
+    )
+
+
+def tiles(
+    block: IntArray, matrices: int
+) -> Iterator[tuple[int, int, IntArray, IntArray, IntArray]]:
+    """Tiles of the matrix of pairs: two blocks, some stimuli of the first, all of the second.
+
+    Parameters
+    ----------
+    block : (n_stimuli,) block of each stimulus
+    matrices : how many matrices of the size of a tile are held at once
+
+    Yields
+    ------
+    both blocks, the lower one first; (n_rows,) and (n_others,) the stimuli; (n_rows, n_others) the
+    place of each pair in condensed order, 0 for a stimulus with itself
+    """
+    n = len(block)
+    members = [np.flatnonzero(block == b) for b in range(int(block.max()) + 1)]
+    for b, stimuli in enumerate(members):
+        for c, others in enumerate(members[b:], b):
+            step = max(16, TILE // (matrices * len(others)))
+            for start in range(0, len(stimuli), step):
+                rows = stimuli[start : start + step]
+                places = pair_places(rows[:, None], others, n)
+                places[rows[:, None] == others] = 0
+                yield b, c, rows, others, places
 
 
 def chunks(
@@ -218,69 +259,6 @@ class DesignSums(NamedTuple):
         return DesignSums(self.counts, self.sums[:, :, places], products)
 
 
-def tiles(
-    block: IntArray, matrices: int, *, one_order: bool = False
-) -> Iterator[tuple[int, int, IntArray, IntArray, IntArray]]:
-    """Tiles of the matrix of pairs: two blocks, some stimuli of the first, all of the second.
-
-    Parameters
-    ----------
-    block : (n_stimuli,) block of each stimulus
-    matrices : how many matrices of the size of a tile are held at once
-    one_order : whether of two blocks the lower one is always the first
-
-    Yields
-    ------
-    both blocks; (n_rows,) and (n_others,) the stimuli; (n_rows, n_others) the place of each pair in
-    condensed order, 0 for a stimulus with itself
-    """
-    n = len(block)
-    members = [np.flatnonzero(block == b) for b in range(int(block.max()) + 1)]
-    for b, stimuli in enumerate(members):
-        for c, others in enumerate(members):
-            if one_order and b > c:
-                continue
-            step = max(16, TILE // (matrices * len(others)))
-            for start in range(0, len(stimuli), step):
-                rows = stimuli[start : start + step]
-                places = pair_places(rows[:, None], others, n)
-                places[rows[:, None] == others] = 0
-                yield b, c, rows, others, places
-
-
-class PairwiseMoments(NamedTuple):
-    """Moments of the columns that are no sums of products, as those of `LayerMoments`."""
-
-    products: FloatArray
-    sums: FloatArray
-    pairwise_products: FloatArray
-
-
-def _moments_of_pairwise(columns: PairColumns, block: IntArray) -> PairwiseMoments:
-    n_blocks, D = int(block.max()) + 1, len(columns.pairwise)
-    by_term = np.zeros((D, n_blocks, n_blocks, len(columns.column)))
-    sums = np.zeros((D, n_blocks, n_blocks))
-    both = np.zeros((D, D, n_blocks, n_blocks))
-    for b, c, rows, others, _ in tiles(block, 2 * D + 1) if D else ():
-        values = np.stack(
-            [within.cross_distances(rows, others) for within in columns.pairwise.values()]
-        )
-        if b == c:
-            values[:, rows[:, None] == others] = 0.0
-        left = columns.basis[rows][:, columns.left]
-        crossed = values @ columns.basis[others]
-        by_term[:, b, c] += (left * crossed[:, :, columns.right]).sum(axis=1)
-        flat = values.reshape(D, -1)
-        sums[:, b, c] += flat.sum(axis=1)
-        both[:, :, b, c] += flat @ flat.T
-    products = columns.sum_terms(by_term)
-    within = np.eye(n_blocks, dtype=bool)
-    products[:, within] /= 2
-    sums[:, within] /= 2
-    both[:, :, within] /= 2
-    return PairwiseMoments(products, sums, both)
-
-
 class ColumnMoments(NamedTuple):
     """Moments of the columns with each other.
 
@@ -290,7 +268,7 @@ class ColumnMoments(NamedTuple):
     compared : of the others, where not all pairs are compared
     """
 
-    pairwise: PairwiseMoments
+    pairwise: MatrixMoments
     compared: DesignSums | None
 
     @classmethod
@@ -298,10 +276,9 @@ class ColumnMoments(NamedTuple):
         """Moments over the pairs of several designs, which have none in common."""
         if len(parts) == 1:
             return parts[0]
-        pairwise = zip(*(part.pairwise for part in parts), strict=True)
         compared = zip(*(part.compared for part in parts if part.compared), strict=True)
         return cls(
-            PairwiseMoments(*(np.sum(arrays, axis=0) for arrays in pairwise)),
+            MatrixMoments.together([part.pairwise for part in parts]),
             DesignSums(*(np.sum(arrays, axis=0) for arrays in compared)),
         )
 
@@ -312,25 +289,19 @@ def column_moments(
     """Moments of the columns over the compared pairs; without a design over all pairs."""
     block = blocks_of_folds(folds)
     if design is None or design.is_complete:
-        return ColumnMoments(_moments_of_pairwise(columns, block), None)
-    n_blocks, K = int(block.max()) + 1, len(columns)
-    counts, sums = np.zeros((n_blocks, n_blocks)), np.zeros((n_blocks, n_blocks, K))
-    gram = np.zeros((n_blocks, n_blocks, K, K))
-    for b, c, first, second, _ in chunks(block, design, K):
-        values = columns.pair_values(first, second).T
-        counts[b, c] += len(first)
-        sums[b, c] += values.sum(axis=1)
-        gram[b, c] += values @ values.T
-    counts, sums, gram = (_mirror_blocks(own, (0, 1)) for own in (counts, sums, gram))
+        return ColumnMoments(_moments_of_all_pairs(columns, block, []), None)
+    moments, counts = _moments_of_design(columns, block, design)
+    by_column, sums = np.moveaxis(moments.products, 0, 2), np.moveaxis(moments.sums, 0, 2)
     pairwise, products = list(columns.pairwise), columns.product_columns
-    of_pairwise = np.moveaxis(gram[:, :, pairwise], 2, 0)
-    own = PairwiseMoments(
-        of_pairwise[..., products],
-        np.moveaxis(sums[..., pairwise], -1, 0),
-        np.moveaxis(of_pairwise[..., pairwise], -1, 1),
+    of_pairwise = moments.products[pairwise]
+    return ColumnMoments(
+        moments._replace(
+            products=of_pairwise[..., products],
+            sums=moments.sums[pairwise],
+            pairwise_products=np.moveaxis(of_pairwise[..., pairwise], -1, 0),
+        ),
+        DesignSums(counts, sums[..., products], by_column[:, :, products[:, None], products]),
     )
-    between = gram[:, :, products[:, None], products]
-    return ColumnMoments(own, DesignSums(counts, sums[..., products], between))
 
 
 def product_sums(columns: PairColumns, others: PairColumns, A: FloatArray) -> FloatArray:
@@ -345,7 +316,7 @@ def product_sums(columns: PairColumns, others: PairColumns, A: FloatArray) -> Fl
     """
     by_basis = np.ascontiguousarray(np.moveaxis(A, 0, -1))
     # No stimulus has two values of one feature, so that most products of their terms are 0.
-    together = by_basis.any(axis=-1)
+    together = (by_basis != 0).any(axis=-1)
     left, right = together[columns.left[:, None], others.left], columns.right[:, None]
     term, other = np.nonzero(left & together[right, others.right])
     products = by_basis[columns.left[term], others.left[other]]

@@ -36,7 +36,7 @@ from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.moment_sums import (
     ColumnMoments,
     DesignSums,
-    LayerMoments,
+    MatrixMoments,
     blocks_of_folds,
     column_moments,
     product_sums,
@@ -319,7 +319,7 @@ class Untested(NamedTuple):
 def pair_moments(
     columns: PairColumns,
     folds: IntArray,
-    layers: Sequence[LayerMoments],
+    layers: Sequence[MatrixMoments],
     rank_products: FloatArray,
     untested: Untested | None = None,
     of_columns: ColumnMoments | None = None,
@@ -342,18 +342,19 @@ def pair_moments(
         [columns.basis[block == b].T @ columns.basis[block == b] for b in range(n_blocks)]
     )
     own = (of_columns or column_moments(columns, folds)).pairwise
-    by_target = [[layer.products[k] for layer in layers] for k in (0, 1)]
-    sums = [[layer.sums[k] for layer in layers] for k in (0, 1)]
-    pairwise = [[layer.pairwise_products[:, k] for layer in layers] for k in (0, 1)]
+    # First the squared distances of all layers, then their ranks.
+    of_layers = [(layer, target) for target in (0, 1) for layer in layers]
     return PairMoments(
         columns=columns,
         folds=np.asarray(folds, dtype=np.int64),
         block=block,
         basis_moments=basis_moments,
-        products=np.stack([*own.products, *by_target[0], *by_target[1]]),
-        sums=np.stack([*own.sums, *sums[0], *sums[1]]),
-        pairwise_products=np.stack(
-            [*np.moveaxis(own.pairwise_products, 1, 0), *pairwise[0], *pairwise[1]], axis=1
+        products=np.stack([*own.products, *(layer.products[k] for layer, k in of_layers)]),
+        sums=np.stack([*own.sums, *(layer.sums[k] for layer, k in of_layers)]),
+        pairwise_products=np.concatenate(
+            [own.pairwise_products]
+            + [layer.pairwise_products[:, k : k + 1] for layer, k in of_layers],
+            axis=1,
         ),
         rank_products=rank_products,
         low=np.stack([layer.low for layer in layers]),
@@ -367,7 +368,7 @@ def moments_of_columns(columns: PairColumns, folds: IntArray, n_layers: int = 1)
     """Moments of the columns of all pairs alone: those of layers whose distances are all 0."""
     n_blocks = int(blocks_of_folds(folds).max()) + 1
     square = np.zeros((2, n_blocks, n_blocks))
-    layer = LayerMoments(
+    layer = MatrixMoments(
         np.zeros((*square.shape, len(columns.product_columns))),
         square,
         np.zeros((len(columns.pairwise), *square.shape)),

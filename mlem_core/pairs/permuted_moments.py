@@ -11,18 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.moment_sums import TILE, product_sums, tiles
+from mlem_core.pairs.moment_sums import TILE, Target, product_sums, target_values, tiles
 from mlem_core.pairs.moments import PairMoments
 from mlem_core.pairs.pair_columns import ChosenColumns, PairColumns
-
-# Targets (n_pairs,) in condensed order: doubled ranks, which are centred, or numbers as they are.
-Target = NDArray[Any]
 
 # Values of a feature of one column beyond which it is looked up pair by pair.
 MANY_VALUES = 24
@@ -143,7 +140,7 @@ class PermutedFeature:
         totals, gram = np.zeros((*shape, D)), np.zeros((*shape, D, n_columns))
         with_products = np.zeros((*shape, D, n_products))
         n_tiles = n_matrices + 2 * D
-        for b, c, rows, stimuli, places in tiles(self.block, n_tiles, one_order=True):
+        for b, c, rows, stimuli, places in tiles(self.block, n_tiles):
             within = np.flatnonzero(sets[:, b, c]).tolist()
             if not within:
                 continue
@@ -153,7 +150,7 @@ class PermutedFeature:
             for number, column in enumerate(others):
                 tile[number] = column.cross_distances(rows, stimuli)
             for number, target in enumerate(targets):
-                tile[len(others) + number] = _centred(target, places)
+                tile[len(others) + number] = target_values(target, places)
             tile[:, rows[:, None] == stimuli] = 0.0
             if len(self.products):
                 products = times * self._with_matrices(tile, rows, stimuli)
@@ -372,14 +369,6 @@ def _with_products(
     """
     crossed = (values @ basis[stimuli])[:, :, columns.right]
     return columns.sum_terms((basis[rows][:, columns.left] * crossed).sum(axis=1))
-
-
-def _centred(target: Target, places: IntArray) -> FloatArray:
-    values = target[places].astype(np.float64)
-    if target.dtype == np.uint32:
-        values -= len(target) + 1.0
-        values *= 0.5
-    return values
 
 
 def _basis_moments(

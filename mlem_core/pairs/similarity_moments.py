@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from mlem_core.base.typing import Counted, FloatArray, IntArray
 from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.moment_sums import (
-    LayerMoments,
     blocks_of_folds,
     layer_moments,
     products_of_layers,
@@ -115,14 +114,14 @@ def similarity_moments(
     equal = squares <= NOTHING * off
     value_products[:, :, equal], value_products[:, :, :, equal] = 0.0, 0.0
     total[equal], total[:, equal] = 0.0, 0.0
-    moments = LayerMoments.stack(of_layers)
-    for sums in (moments.products, moments.sums, moments.pairwise_products):
-        sums[equal] = 0.0
+    products, sums, pairwise_products, *_ = map(np.stack, zip(*of_layers, strict=True))
+    for of_equal in (products, sums, pairwise_products):
+        of_equal[equal] = 0.0
     return SimilarityMoments(
         correlations(total),
-        moments.products[:, 0],
-        moments.sums[:, 0],
-        moments.pairwise_products[:, :, 0].swapaxes(0, 1),
+        products[:, 0],
+        sums[:, 0],
+        pairwise_products[:, :, 0].swapaxes(0, 1),
         value_products,
     )
 

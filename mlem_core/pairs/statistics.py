@@ -23,7 +23,7 @@ from mlem_core.pairs.designs import PairDesign, pair_places
 from mlem_core.pairs.distances import PRECOMPUTED, distance_named, squared_distances
 from mlem_core.pairs.moment_sums import (
     ColumnMoments,
-    LayerMoments,
+    MatrixMoments,
     blocks_of_folds,
     column_moments,
     layer_moments,
@@ -120,14 +120,14 @@ class LayerStatistics(NamedTuple):
 
     Attributes
     ----------
-    moments : of its squared distances and ranks, all arrays with designs as their first axis
+    moments : of its squared distances and ranks, of each design
     rank_sums : (n_sums,) sums of the centred ranks of the test pairs, of one fold after the other,
         see `mlem_core.pairs.scored_pairs.FoldPairsIndex`
     rank_squares : (n_folds, n_designs) sums of their squares
     untested_ranks : (n_untested,) centred ranks, among all pairs, of those in `Untested`
     """
 
-    moments: LayerMoments
+    moments: tuple[MatrixMoments, ...]
     rank_sums: FloatArray
     rank_squares: FloatArray
     untested_ranks: FloatArray
@@ -236,13 +236,11 @@ class ComparedPairs:
         squared : (n_pairs,) squared distances of the compared pairs, in the order of the design
         doubled : (n_pairs,) twice their average ranks, see `mlem_core.pairs.ranks.pair_ranks`
         """
-        moments = LayerMoments.stack(
-            [
-                layer_moments(
-                    self.columns, self.folds, squared[part], doubled[part], design, len(doubled)
-                )
-                for design, part in self._designs
-            ]
+        moments = tuple(
+            layer_moments(
+                self.columns, self.folds, squared[part], doubled[part], design, len(doubled)
+            )
+            for design, part in self._designs
         )
         of_tests = [test.rank_sums(squared[test.places]) for test in self.tests]
         sums, squares = zip(*of_tests, strict=True)
@@ -289,7 +287,7 @@ class ComparedPairs:
         moments = pair_moments(
             self.columns,
             self.folds,
-            [layer.moments.together(numbers) for layer in layers],
+            [MatrixMoments.together([layer.moments[n] for n in numbers]) for layer in layers],
             rank_products[numbers].sum(axis=0),
             untested,
             ColumnMoments.together([self._column_moments[number] for number in numbers]),
