@@ -130,7 +130,7 @@ def similarity_influence(sums: UnitSums, progress: Counted | None = None) -> Sim
         values += subsets.values
         squares += np.diag(own.rank_covariances)
         squares_influence += np.diagonal(sums.rank_products(fold), axis1=1, axis2=2)
-        tested, trained = sums.tested_products(fold), sums.training_products(fold)
+        tested, trained = sums.products(fold, tested=True), sums.products(fold)
         for feature in range(n_features):
             counted, shares = subsets.counted(feature)
             outside, inside = subsets.outside[counted], subsets.inside[counted]
@@ -205,7 +205,7 @@ def _packed_grams(sums: UnitSums, fold: int) -> FloatArray:
     """(n_columns (n_columns + 1) / 2, n_units) Gram matrices outside a fold, one triangle."""
     K = len(sums.moments.columns)
     packed = np.empty((K * (K + 1) // 2, sums.n_units))
-    for units, grams in sums.training_grams(fold):
+    for units, grams in sums.grams(fold):
         packed[:, units] = grams
     return packed
 
@@ -274,7 +274,7 @@ def score_influence(
             )
             for k in range(L)
         ]
-        tested = sums.tested_products(fold)
+        tested = sums.products(fold, tested=True)
         squares = np.diagonal(sums.rank_products(fold), axis1=1, axis2=2)
         for k, gradient in enumerate(own):
             influence[:, k] += tested[:, :, k] @ gradient.products.T
@@ -286,12 +286,12 @@ def score_influence(
             towards *= scale[:, None, None]
             # A layer whose distances are all equal has weights of 0, whatever its scale.
             scaled = towards / target_scales(moments, (fold,), target)[:, None, None]
-            trained = sums.training_products(fold, target)
+            trained = sums.products(fold, target)
             influence += np.einsum("kpc,uck->ukp", scaled, trained, optimize=True)
-        for units, grams in sums.tested_grams(fold):
+        for units, grams in sums.grams(fold, tested=True):
             influence[units] += _spread_influence(grams, weights, own, of_part)
         if towards is not None:
-            for units, grams in sums.training_grams(fold):
+            for units, grams in sums.grams(fold):
                 influence[units] -= _fit_influence(grams, coef[:, fold], towards)
     return influence / n_folds
 

@@ -90,62 +90,33 @@ class UnitSums:
         centred = products - totals[:, :, None] * means - means[:, None] * totals[:, None, :]
         return centred + np.multiply.outer(self._counts(blocks, fold), np.outer(means, means))
 
-    def training_products(self, fold: int, target: str = "rank") -> FloatArray:
+    def products(self, fold: int, target: str = "rank", *, tested: bool = False) -> FloatArray:
         """(n_units, n_columns, n_layers) products of the columns with the target.
 
-        Over the pairs that train the model of a fold; the target is "rank" or "distance".
+        Over the pairs that train the model of a fold, or those that test it; the target is "rank"
+        or, of the former, "distance".
         """
-        moments, within = self.moments, self._training_moments[fold]
-        D, L = moments.n_pairwise, moments.n_layers
-        layers, means = slice(-L, None), within.rank_means
+        blocks, untested_fold, within, sums = self._set(fold, tested)
+        L, target_means = self.moments.n_layers, within.rank_means
+        of_layers = sums[:, -L:]
         if target == "distance":
-            layers, means = slice(D, D + L), within.distance_means
-        blocks, sums = moments.training(fold), self.training[fold]
-        return self._products(blocks, None, sums, layers, within.means, means)
-
-    def tested_products(self, fold: int) -> FloatArray:
-        """(n_units, n_columns, n_layers) products of the columns with the ranks.
-
-        Over the pairs that test a fold.
-        """
-        within, layers = self._tested_moments[fold], slice(self.moments.n_pairwise, None)
-        blocks, sums = self.moments.tested(fold), self.tested[fold]
-        return self._products(blocks, fold, sums, layers, within.means, within.rank_means)
-
-    def _products(
-        self,
-        blocks: NDArray[np.bool_],
-        fold: int | None,
-        sums: FloatArray,
-        layers: slice,
-        means: FloatArray,
-        target_means: FloatArray,
-    ) -> FloatArray:
-        """Centred products over the pairs of blocks; `sums` as `training` of a fold."""
-        totals, counts = self._column_totals(blocks, fold, sums), self._counts(blocks, fold)
-        of_layers = sums[:, layers]
+            of_layers, target_means = sums[:, -2 * L : -L], within.distance_means
+        totals = self._column_totals(blocks, untested_fold, sums)
         centred = np.swapaxes(of_layers[..., :-1], 1, 2) - totals[:, :, None] * target_means
-        centred -= means[:, None] * of_layers[:, None, :, -1]
-        centred += np.multiply.outer(counts, np.outer(means, target_means))
+        centred -= within.means[:, None] * of_layers[:, None, :, -1]
+        counts = self._counts(blocks, untested_fold)
+        centred += np.multiply.outer(counts, np.outer(within.means, target_means))
         return np.asarray(centred)
 
-    def training_grams(self, fold: int) -> Iterator[tuple[slice, FloatArray]]:
-        """Some units, and (n_column_pairs, n) products of two columns of these, until all are done.
-
-        Over the pairs that train the model of a fold; of two columns in the order of
-        `np.triu_indices`.
+    def _set(
+        self, fold: int, tested: bool
+    ) -> tuple[NDArray[np.bool_], int | None, SetMoments, FloatArray]:
+        """The blocks of the pairs that test a fold, or train its model; the fold, where some of
+        these may not test it; moments over these pairs, and sums as `training` of a fold.
         """
-        blocks, means = self.moments.training(fold), self._training_moments[fold].means
-        return self._grams(blocks, None, means, self.training[fold])
-
-    def tested_grams(self, fold: int) -> Iterator[tuple[slice, FloatArray]]:
-        """The same over the pairs that test a fold."""
-        blocks, means = self.moments.tested(fold), self._tested_moments[fold].means
-        return self._grams(blocks, fold, means, self.tested[fold])
-
-    @cached_property
-    def _forms(self) -> _GramForms:
-        return _GramForms.from_columns(self.moments.columns)
+        if tested:
+            return self.moments.tested(fold), fold, self._tested_moments[fold], self.tested[fold]
+        return self.moments.training(fold), None, self._training_moments[fold], self.training[fold]
 
     def _parts(self) -> list[slice]:
         """Units whose Gram matrices are held together."""
@@ -183,25 +154,32 @@ class UnitSums:
             totals[:, column] = sums[:, number, -1]
         return totals
 
-    def _grams(
-        self,
-        blocks: NDArray[np.bool_],
-        fold: int | None,
-        means: FloatArray,
-        sums: FloatArray,
-    ) -> Iterator[tuple[slice, FloatArray]]:
-        moments, columns = self.moments, self.moments.columns
+    def grams(self, fold: int, *, tested: bool = False) -> Iterator[tuple[slice, FloatArray]]:
+        """Some units, and (n_column_pairs, n) products of two columns of these, until all are done.
+
+        Over the pairs that train the model of a fold, or those that test it; of two columns in the
+        order of `np.triu_indices`.
+        """
+        blocks, untested_fold, within, sums = self._set(fold, tested)
+        moments, columns, means = self.moments, self.moments.columns, within.means
         inside = blocks[moments.block]
         rows, other = np.triu_indices(len(columns))
         place = {column: number for number, column in enumerate(columns.pairwise)}
-        all_totals, all_counts = self._column_totals(blocks, fold, sums), self._counts(blocks, fold)
-        first, second = _untested(moments, fold)
+        all_totals = self._column_totals(blocks, untested_fold, sums)
+        all_counts = self._counts(blocks, untested_fold)
+        first, second = _untested(moments, untested_fold)
         # Pairwise columns are without these pairs already.
         z = columns.pair_values(first, second)
         by_products = ~(np.isin(rows, list(place)) | np.isin(other, list(place)))
+        weights = _gram_weights(columns, inside)
         for units in self._parts():
             members = self.members[units]
-            grams = self._forms.grams(columns, inside, members)
+            basis_moments = np.empty((columns.basis.shape[1] ** 2, members.shape[0]))
+            for number in range(members.shape[0]):
+                stimuli = members.indices[members.indptr[number] : members.indptr[number + 1]]
+                phi = columns.basis[stimuli[inside[stimuli]]]
+                basis_moments[:, number] = (phi.T @ phi).ravel()
+            grams = weights @ basis_moments
             for column, number in place.items():
                 grams[rows == column] = sums[units, number, column:-1].T
                 above = (other == column) & ~np.isin(rows, list(place))
@@ -221,77 +199,31 @@ class UnitSums:
             yield units, grams
 
 
-@dataclass(frozen=True)
-class _GramForms:
-    """Which products of the basis a product of two columns is a sum of, by pairs of their terms.
+def _gram_weights(columns: PairColumns, inside: NDArray[np.bool_]) -> csr_array:
+    """(n_column_pairs, n_basis²) what gives sums of products of two columns over pairs of a unit.
 
-    A pair of columns has many pairs of terms; those with the same two columns of the basis to their
-    left are one entry of a sparse matrix, whose weights are sums over the other stimuli.
-
-    Attributes
-    ----------
-    first, second : (n_term_pairs,) the terms
-    begin : (n_entries,) where those of an entry begin
-    rows, columns : (n_entries,) the pair of columns, in the order of `np.triu_indices`, and the
-        pair of columns of the basis
-    same : (n_column_pairs, n_basis²) what a stimulus with itself has in a product
+    Times Σ φ(i) φ(i)ᵀ, flat, over the stimuli of the unit that are `inside` (n_stimuli,), they are
+    the sums over the pairs of these with all that are inside; 0 of columns that are no sums of
+    products.
     """
-
-    first: IntArray
-    second: IntArray
-    begin: IntArray
-    rows: IntArray
-    columns: IntArray
-    same: csr_array
-
-    @classmethod
-    def from_columns(cls, columns: PairColumns) -> _GramForms:
-        n_basis, K = columns.basis.shape[1], len(columns)
-        first, second = np.nonzero(columns.column[:, None] <= columns.column)
-        row = _triangle_places(columns.column[first], columns.column[second], K)
-        entry = row * n_basis**2 + columns.left[first] * n_basis + columns.left[second]
-        order = np.argsort(entry, kind="stable")
-        begin = np.flatnonzero(np.diff(entry[order], prepend=-1))
-        rows, places = np.divmod(entry[order][begin], n_basis**2)
-        shape = K * (K + 1) // 2, n_basis**2
-        return cls(first[order], second[order], begin, rows, places, _same_forms(columns, shape))
-
-    def grams(
-        self, columns: PairColumns, inside: NDArray[np.bool_], members: csr_array
-    ) -> FloatArray:
-        """(n_column_pairs, n_units) of columns that are sums of products; 0 of others.
-
-        Over the pairs of the stimuli of each unit with those `inside` (n_stimuli,), if they are
-        too.
-        """
-        basis, right, sign = columns.basis, columns.right, columns.sign
-        total = basis[inside].T @ basis[inside]
-        by_pair = total[right[self.first], right[self.second]] * sign[self.first]
-        by_pair *= sign[self.second]
-        data = np.add.reduceat(by_pair, self.begin) if len(self.begin) else by_pair
-        weights = csr_array((data, (self.rows, self.columns)), shape=self.same.shape)
-        moments = np.empty((basis.shape[1] ** 2, members.shape[0]))
-        for number in range(members.shape[0]):
-            stimuli = members.indices[members.indptr[number] : members.indptr[number + 1]]
-            phi = basis[stimuli[inside[stimuli]]]
-            moments[:, number] = (phi.T @ phi).ravel()
-        return np.asarray((weights - self.same) @ moments)
-
-
-def _triangle_places(first: IntArray, second: IntArray, n: int) -> IntArray:
-    """Places of pairs first <= second of n in the order of `np.triu_indices`."""
-    return first * n - first * (first - 1) // 2 + second - first
-
-
-def _same_forms(columns: PairColumns, shape: tuple[int, int]) -> csr_array:
-    """What a stimulus with itself has in the product of two columns, see `_GramForms`."""
-    basis, product = np.nonzero(columns.same_stimulus_values)
-    value = columns.same_stimulus_values[basis, product]
-    column = columns.product_columns[product]
-    first, second = np.nonzero(column[:, None] <= column)
-    rows = _triangle_places(column[first], column[second], len(columns))
-    places = basis[first] * columns.basis.shape[1] + basis[second]
-    return csr_array((value[first] * value[second], (rows, places)), shape=shape)
+    K, basis = len(columns), columns.basis[inside]
+    number = np.zeros((K, K), dtype=np.int64)
+    number[np.triu_indices(K)] = np.arange(K * (K + 1) // 2)
+    total, together = basis.T @ basis, np.abs(basis).T @ np.abs(basis) > 0
+    left, right, column = columns.left, columns.right, columns.column
+    # No stimulus has two values of one feature, so that most products of their terms are 0.
+    both = together[left[:, None], left] & together[right[:, None], right]
+    first, second = np.nonzero(both & (column[:, None] <= column))
+    weights = total[right[first], right[second]] * columns.sign[first] * columns.sign[second]
+    # Less the product of a stimulus with itself.
+    at, product = np.nonzero(columns.same_stimulus_values)
+    value, same = columns.same_stimulus_values[at, product], columns.product_columns[product]
+    one, two = np.nonzero(same[:, None] <= same)
+    weights = np.concatenate((weights, -value[one] * value[two]))
+    rows = np.concatenate((number[column[first], column[second]], number[same[one], same[two]]))
+    n_basis = basis.shape[1]
+    entry = np.concatenate((left[first] * n_basis + left[second], at[one] * n_basis + at[two]))
+    return csr_array((weights, (rows, entry)), shape=(K * (K + 1) // 2, n_basis**2))
 
 
 def _untested(moments: PairMoments, fold: int | None) -> tuple[IntArray, IntArray]:
