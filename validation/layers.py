@@ -14,11 +14,11 @@ from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.extensions.rank_estimators.estimators import FRRSA, Ascent, SpearmanMLEM, ascend
 from mlem_core.extensions.rank_estimators.rank_optimizer import WeightForm
 from mlem_core.measures.importance import permutation_importance
+from mlem_core.pairs.column_builder import metric_matrix
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.statistics import PairStatistics
-from mlem_core.pairs.terms import metric_matrix
 from mlem_core.representations.layers import from_model
 from mlem_core.stimuli import datasets
 from mlem_core.stimuli.folds import group_folds

@@ -10,7 +10,7 @@ from plotly.subplots import make_subplots
 from mlem_core.base.labels import SEPARATOR
 from mlem_core.figures.style import DASHES, PALETTE, SYMBOLS, quiet
 from mlem_core.measures.similarity import weighted_tau
-from mlem_core.pairs.terms import metric_terms
+from mlem_core.pairs.column_builder import metric_terms
 from validation import layers
 from validation.work import Row, Task
 

@@ -14,9 +14,9 @@ from mlem_core.base.typing import FloatArray
 from mlem_core.estimators.base import RidgeMLEM, TableModel
 from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.extensions.rank_estimators.estimators import FRRSA, Cells, SoftRankMLEM, SpearmanMLEM
+from mlem_core.pairs.column_builder import metric_matrix, metric_terms
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.pair_columns import PairColumns
-from mlem_core.pairs.terms import metric_matrix, metric_terms
 from validation.work import Row, Task
 
 N_STIMULI, N_FEATURES, TRAIN = 300, 6, 240

@@ -19,7 +19,7 @@ from mlem_core.base.numbers import moderate
 from mlem_core.base.parameters import Registry
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.extending import entry_modules
-from mlem_core.pairs.layer_distances import equal_rows
+from mlem_core.pairs.distances import equal_rows
 from mlem_core.stimuli.folds import fold_groups
 from mlem_core.stimuli.stimulus_set import StimulusSet
 

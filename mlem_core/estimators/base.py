@@ -18,6 +18,7 @@ from mlem_core.estimators.registry import Solution as Solution
 from mlem_core.estimators.registry import Solver
 from mlem_core.estimators.ridge_solver import ALPHAS, BETAS, RidgeSolver
 from mlem_core.estimators.training_pairs import TrainingPairs
+from mlem_core.pairs.column_builder import metric_matrix
 from mlem_core.pairs.columns import MISSING, FeatureColumn, feature_columns, resolved_columns
 from mlem_core.pairs.distances import (
     PRECOMPUTED,
@@ -28,7 +29,6 @@ from mlem_core.pairs.distances import (
 )
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.statistics import ComparedPairs, PairStatistics, check_rows, pair_statistics
-from mlem_core.pairs.terms import metric_matrix
 from mlem_core.stimuli.folds import FEWEST_TESTED, group_folds
 from mlem_core.stimuli.neural_rows import index_order, neural_rows
 from mlem_core.stimuli.stimulus_set import StimulusSet
@@ -75,8 +75,8 @@ class TableModel(Solver, BaseEstimator):
     distance : neural distance, a name in `mlem_core.pairs.distances.DISTANCES`, without those over
         repetitions
     missing : "ignore" or "level", see `mlem_core.pairs.pair_columns.PairColumns.from_features`
-    values : features that are resolved by value, see `mlem_core.pairs.terms`; only where a subclass
-        takes it
+    values : features that are resolved by value, see `mlem_core.pairs.column_builder`; only where a
+        subclass takes it
 
     Attributes
     ----------
@@ -283,8 +283,8 @@ class RidgeMLEM(RidgeSolver, TableModel):
     Predicts the squared neural distance of two stimuli, min-max scaled over the fitted pairs, as
     Σ_f w_f Δ_f² + b, where Δ_f is their distance on feature f and w_f >= 0; with interactions also
     2 w_fg Δ_f Δ_g of every two features, with w_fg >= 0. A feature that is resolved by value has
-    the terms of `mlem_core.pairs.terms` in the place of Δ_f², shrunk towards its Δ_f² by a penalty
-    of strength β (`mlem_core.estimators.normal_equations.penalty_matrices`).
+    the terms of `mlem_core.pairs.column_builder` in the place of Δ_f², shrunk towards its Δ_f² by
+    a penalty of strength β (`mlem_core.estimators.normal_equations.penalty_matrices`).
 
     Parameters
     ----------

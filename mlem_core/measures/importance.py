@@ -34,9 +34,8 @@ from mlem_core.estimators.registry import (
 )
 from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.measures.similarity import correlations_of_predictions
-from mlem_core.pairs.grouping import group_rows, group_sums_of_columns
 from mlem_core.pairs.ranks import few_at_once, score_patterns
-from mlem_core.pairs.scored_pairs import FoldPairs, ScoredPairs
+from mlem_core.pairs.scored_pairs import FoldPairs, ScoredPairs, group_rows, group_sums_of_columns
 from mlem_core.pairs.statistics import PairStatistics
 
 # Permutations of the stimuli where the drop is drawn.

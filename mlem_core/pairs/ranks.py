@@ -39,11 +39,11 @@ def pair_ranks(
     distances : (n_pairs,), may be squared; of at least 0
     overwrite : their memory may be used for the keys
     """
-    from mlem_core.pairs.kernels.sweep import fill_doubled_ranks, to_keys
+    from mlem_core.pairs.kernels.ranks import distance_keys, fill_doubled_ranks
 
     number_bits = max(1, (len(distances) - 1).bit_length())
     keys = (distances if overwrite else distances.copy()).view(np.uint64)
-    to_keys(keys, number_bits)
+    distance_keys(keys, number_bits)
     edges = np.linspace(0, len(keys), threads + 1).astype(int)
     keys.partition(edges[1:-1])
     each(lambda ends: keys[slice(*ends)].sort(), itertools.pairwise(edges), threads)
@@ -88,7 +88,7 @@ def score_patterns(
 
     Source: Jalouzot et al. 2024, section 2.3.
     """
-    from mlem_core.pairs.kernels.scores import rank_moments, to_keys
+    from mlem_core.pairs.kernels.ranks import prediction_keys, rank_moments
 
     covariance, spread = moments = np.zeros((2, *predictions.shape[:2]))
     if predictions.size:
@@ -96,7 +96,7 @@ def score_patterns(
         # Sorted by keys as in `pair_ranks`, in half of the time of an argsort.
         keys = np.empty(predictions.shape, dtype=np.int64)
         place_bits = (predictions.shape[-1] - 1).bit_length()
-        to_keys(predictions, place_bits, keys)
+        prediction_keys(predictions, place_bits, keys)
         keys.sort(axis=-1)
         rank_moments(predictions, keys, place_bits, counts, sums, TIE, moments)
     total = float(counts.sum())

@@ -6,7 +6,7 @@ from helpers import explicit
 from helpers.inputs import for_each, refused
 from scipy.spatial.distance import cdist, pdist, squareform
 
-from mlem_core.pairs import layer_distances as tiles
+from mlem_core.pairs import distances as tiles
 from mlem_core.pairs.designs import PairDesign, pair_places
 from mlem_core.pairs.distances import (
     DISTANCES,

@@ -8,7 +8,7 @@ KERNEL = {
     "storage": 700,
     "stimuli": 4_500,
     "representations": 3_400,
-    "pairs": 5_600,
+    "pairs": 5_400,
     "estimators": 1_200,
     "measures": 1_300,
     "inference": 4_000,

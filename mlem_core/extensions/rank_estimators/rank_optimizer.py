@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import check_choice
 from mlem_core.base.numbers import nonnegative_quadratic
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.pairs.column_builder import metric_matrix, metric_terms
 from mlem_core.pairs.ranks import few_at_once, score_patterns
-from mlem_core.pairs.terms import metric_matrix, metric_terms
 
 CONSTRAINTS = ("metric", "none")
 # The kernel's half width goes from the first to the second share of the range of predictions.

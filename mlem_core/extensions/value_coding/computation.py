@@ -1,11 +1,11 @@
 """Distances between the values of a feature in a layer, where the feature is coded by value.
 
 The metric gives every two values a and b of a feature the squared distance w_ab + s_a + s_b, and
-two stimuli of one value 2 s_a (`mlem_core.pairs.terms`). w_ab alone is their *separation*: the
-squared distance of the two means. All of it is in units of the target that was fitted, the squared
-neural distance scaled to [0, 1] over the training pairs of a layer (or its rank), so that numbers
-of two layers are to be compared by their order. What all pairs of stimuli have in common is the
-intercept: spreads are to be compared with each other.
+two stimuli of one value 2 s_a (`mlem_core.pairs.column_builder`). w_ab alone is their *separation*:
+the squared distance of the two means. All of it is in units of the target that was fitted, the
+squared neural distance scaled to [0, 1] over the training pairs of a layer (or its rank), so that
+numbers of two layers are to be compared by their order. What all pairs of stimuli have in common is
+the intercept: spreads are to be compared with each other.
 """
 
 from __future__ import annotations

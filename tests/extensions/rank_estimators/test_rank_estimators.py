@@ -26,12 +26,12 @@ from mlem_core.extensions.rank_estimators.estimators import (
 )
 from mlem_core.extensions.rank_estimators.rank_optimizer import RankObjective, WeightForm, maximise
 from mlem_core.measures.importance import permutation_importance
+from mlem_core.pairs.column_builder import metric_matrix
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import PairDesign, pair_places
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.statistics import ComparedPairs, pair_statistics
-from mlem_core.pairs.terms import metric_matrix
 from mlem_core.stimuli.folds import fold_pairs
 from validation.simulations import pair_cells
 
