@@ -107,9 +107,7 @@ def with_points(cells: Cells, marks: Sequence[str] | None = None) -> list[str | 
     """Cells with decimal points; None unless every value is a number and one has a comma."""
     missing = missing_marks(cells, marks) | {""}
     values = {cell.strip() for cell in set(cells) if cell is not None} - missing
-    if not all(_COMMA_NUMBER.fullmatch(value) for value in values):
-        return None
-    if not any("," in value for value in values):
+    if not (all(map(_COMMA_NUMBER.fullmatch, values)) and any("," in value for value in values)):
         return None
 
     def with_point(cell: str | None) -> str | None:

@@ -64,10 +64,8 @@ def _read_table(paths: Sequence[Path], source: Any) -> StimulusSet:
         source.sheet,
         header_row=source.header_row,
     )
-    # Their cells as the file has them: 01 and 1 are two names.
-    kinds = {**dict.fromkeys(source.nominal, "nominal"), **dict.fromkeys(source.ordered, "ordered")}
-    table = cached_table(path, read_as)
-    return apply_roles(table, dict(source.roles), kinds, source.counts_from)
+    table, kinds = cached_table(path, read_as), (source.ordered, source.nominal)
+    return apply_roles(table, dict(source.roles), *kinds, source.counts_from)
 
 
 TABLE = StimulusFormat(

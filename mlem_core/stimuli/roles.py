@@ -164,7 +164,8 @@ def _no_feature(cells: Cells, known: Kind | None) -> str:
 def apply_roles(
     table: Table,
     roles: Mapping[str, str] | None = None,
-    kinds: Mapping[str, str] | None = None,
+    ordered: Iterable[str] = (),
+    nominal: Iterable[str] = (),
     counts_from: str = AUTO,
 ) -> StimulusSet:
     """The stimuli that a table is with these roles of its columns.
@@ -177,7 +178,7 @@ def apply_roles(
     ----------
     table : of `read_table`
     roles : column -> one of `ROLES`; a column that is not named keeps the role that is guessed
-    kinds : column -> one of `FEATURES`, for those that are features; of others it says nothing
+    ordered, nominal : columns of these kinds, if they are features; of others it says nothing
     counts_from : one of `COUNTS_FROM`, the number of the first word of a sentence
 
     Raises InputError: an unknown column or role; no sentence or more than one; a word that is not
@@ -188,9 +189,9 @@ def apply_roles(
         check_choice("column", column, [str(name) for name in table.frame])
         check_choice("role of a column", role, ROLES)
     column_roles = guess_roles(table) | requested
-    requested |= {
-        name: kind for name, kind in (kinds or {}).items() if column_roles.get(name) in FEATURES
-    }
+    # Their cells stay as the file has them: 01 and 1 are two names.
+    kinds = {**dict.fromkeys(nominal, "nominal"), **dict.fromkeys(ordered, "ordered")}
+    requested |= {name: kind for name, kind in kinds.items() if column_roles.get(name) in FEATURES}
     check_choice("number of the first word", counts_from, COUNTS_FROM)
     if not having(column_roles, "word_index"):
         counts_from = "0"  # as words are counted here
@@ -271,9 +272,8 @@ def read_csv(
     """
     table = read_table(source, name, read_as)
     ordered, nominal = split_names(ordered), split_names(nominal)
-    kinds = {**dict.fromkeys(nominal, "nominal"), **dict.fromkeys(ordered, "ordered")}
-    stimuli = apply_roles(table, roles, kinds, counts_from)
-    if kinds:  # once more by the feature's name, so that a mistake names the features
+    stimuli = apply_roles(table, roles, ordered, nominal, counts_from)
+    if ordered or nominal:  # once more by the feature's name, so that a mistake names the features
         stimuli.with_kinds(ordered, nominal)
     return stimuli
 

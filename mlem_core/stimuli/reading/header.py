@@ -119,10 +119,10 @@ def _is_data(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
         column = [cells[place] for cells in below if place < len(cells) and cells[place]]
         if not column:
             continue
-        number_findings = _share(column, is_like_number) >= _MOST
+        of_numbers = _share(column, is_like_number) >= _MOST
         of_sentences = _share(column, lambda text: len(text.split()) >= _LONG) >= _MOST
         is_number, is_long = is_like_number(cell), len(cell.split()) >= _LONG
-        if number_findings != is_number or (of_sentences and len(cell.split()) == 1):
+        if of_numbers != is_number or (of_sentences and len(cell.split()) == 1):
             return False
         if is_number:
             numbers.append(cell)
