@@ -59,8 +59,10 @@ def recurring_units(stimuli: StimulusSet) -> dict[str, IntArray]:
         columns = {str(name).strip("_").lower(): name for name in stimuli.table}
         for name in PARTS_OF_SPEECH:
             if name in columns:
-                parts = _numbers(stimuli.table[columns[name]])
-                units["frame"] = _frames(parts, stimuli.groups, stimuli.word_index)
+                in_order = np.argsort(stimuli.word_index, kind="stable")
+                parts = pd.Series(_numbers(stimuli.table[columns[name]])[in_order])
+                frames = parts.groupby(stimuli.groups[in_order]).agg(tuple)
+                units["frame"] = _numbers(frames.reindex(stimuli.groups))
                 break
     return units
 
@@ -68,13 +70,6 @@ def recurring_units(stimuli: StimulusSet) -> dict[str, IntArray]:
 def _numbers(values: Any) -> IntArray:
     """A number from 0 for each value: (n_values,); missing ones are one value."""
     return pd.factorize(pd.Series(values), use_na_sentinel=False)[0].astype(np.int64)
-
-
-def _frames(parts_of_speech: IntArray, groups: IntArray, places: IntArray) -> IntArray:
-    """(n_stimuli,) the frame of the sentence of each stimulus."""
-    in_order = np.argsort(places, kind="stable")
-    frames = pd.Series(parts_of_speech[in_order]).groupby(groups[in_order]).agg(tuple)
-    return _numbers(frames.reindex(groups))
 
 
 class Exchange(NamedTuple):

@@ -39,7 +39,7 @@ def cell_of(text):
     return number(text) if isinstance(_typed(text), float | int) else inline(text)
 
 
-def by_hand(cells, *, after="", before="", book="", strings="", styles="", rows=""):
+def by_hand(cells, *, book="", strings="", styles="", rows=""):
     """A workbook of the XML of its cells, as few parts as there may be."""
     data = rows or "".join(f"<row>{''.join(row)}</row>" for row in cells)
     parts = {
@@ -59,8 +59,7 @@ def by_hand(cells, *, after="", before="", book="", strings="", styles="", rows=
         f'package/2006/relationships"><Relationship Id="s" Type="{_REL}/worksheet" Target='
         f'"worksheets/sheet1.xml"/><Relationship Id="t" Type="{_REL}/sharedStrings" Target='
         '"sharedStrings.xml"/></Relationships>',
-        "xl/worksheets/sheet1.xml": f"<worksheet {_NS}>{before}<sheetData>{data}</sheetData>"
-        f"{after}</worksheet>",
+        "xl/worksheets/sheet1.xml": f"<worksheet {_NS}><sheetData>{data}</sheetData></worksheet>",
         "xl/sharedStrings.xml": f"<sst {_NS}>{strings}</sst>",
     }  # fmt: skip
     if styles:

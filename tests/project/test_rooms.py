@@ -6,7 +6,7 @@ from helpers.repository import ROOT
 KERNEL = {
     "base": 1_900,
     "storage": 700,
-    "stimuli": 4_500,
+    "stimuli": 4_400,
     "representations": 3_400,
     "pairs": 5_400,
     "estimators": 1_200,

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
+import pandas as pd
 
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.text import many, short
-from mlem_core.base.typing import FloatArray
 from mlem_core.extensions.text_features.features import LANGUAGE
 from mlem_core.stimuli.candidates import CANDIDATES, added_column, added_features
 from mlem_core.stimuli.formats import STEPS, StimulusStep
@@ -30,43 +29,35 @@ def add_feature(stimuli: StimulusSet, name: str, language: str = LANGUAGE) -> St
     Raises InputError: an unknown feature; one of words where the stimuli are sentences; a column of
     that name is there, or all stimuli have the same value.
     """
-    if _scoring_model(name):
-        candidate, _, model = name.partition(":")
-        values = CANDIDATES[candidate].values(stimuli, model)
-        return _with_values(stimuli, added_column(name), values)
-    choices = added_features()
-    check_choice("feature to add", name, choices)
-    entry = choices[name]
-    if stimuli.level == "stimulus":
-        raise InputError(
-            f"{name} is a feature of text, and the stimuli of {stimuli.name} are none."
-        )
-    if entry.words_only and stimuli.level == "sentence":
-        fit = [other for other, added in choices.items() if not added.words_only]
-        raise InputError(
-            f"{name} is a feature of words, and the stimuli of {stimuli.name} are sentences; "
-            f"the choices are {', '.join(fit)}."
-        )
-    if entry.languages is not None:
-        return _with_values(stimuli, name, entry.values(stimuli, language))
-    return stimuli.with_feature(name, entry.values(stimuli), entry.kind or "nominal")
+    if model := _scoring_model(name):
+        entry, arguments = CANDIDATES[name.partition(":")[0]], [model]
+    else:
+        choices = added_features()
+        check_choice("feature to add", name, choices)
+        entry = choices[name]
+        arguments = [] if entry.languages is None else [language]
+        if stimuli.level == "stimulus":
+            raise InputError(
+                f"{name} is a feature of text, and the stimuli of {stimuli.name} are none."
+            )
+        if entry.words_only and stimuli.level == "sentence":
+            fit = [other for other, added in choices.items() if not added.words_only]
+            raise InputError(
+                f"{name} is a feature of words, and the stimuli of {stimuli.name} are sentences; "
+                f"the choices are {', '.join(fit)}."
+            )
+    column, values = added_column(name), pd.Series(entry.values(stimuli, *arguments))
+    notes = stimuli.notes
+    if n := int(values.isna().sum()):
+        notes = (*notes, f"{column} is missing for {n:,} of {len(stimuli):,} stimuli.")
+    added = stimuli.with_feature(column, values, entry.kind or "nominal")
+    return replace(added, notes=notes)
 
 
 def _scoring_model(name: str) -> str:
     """Model of an added feature "surprisal:MODEL" or so; "" of any other."""
     candidate, _, model = name.partition(":")
     return model if candidate in CANDIDATES and CANDIDATES[candidate].needs_model else ""
-
-
-def _with_values(stimuli: StimulusSet, name: str, values: FloatArray) -> StimulusSet:
-    """The stimuli with an ordered feature: values (n_stimuli,), missing is NaN, which is noted.
-
-    Raises as `StimulusSet.with_feature`.
-    """
-    notes = stimuli.notes
-    if n := int(np.isnan(values).sum()):
-        notes = (*notes, f"{name} is missing for {n:,} of {len(stimuli):,} stimuli.")
-    return replace(stimuli, notes=notes).with_feature(name, values, "ordered")
 
 
 def merge_rare(stimuli: StimulusSet, name: str, least: int) -> StimulusSet:
@@ -88,7 +79,7 @@ def merge_rare(stimuli: StimulusSet, name: str, least: int) -> StimulusSet:
             f"no value of {name!r} has {least:,} stimuli; the most frequent, "
             f"{short(str(counts.index[0]))}, has {counts.iloc[0]:,}: choose a smaller number."
         )
-    other = next(one for one in (OTHER, f"{OTHER} (rare)") if one not in counts.index)
+    other = next(name for name in (OTHER, f"{OTHER} (rare)") if name not in counts.index)
     note = f"No value of {name} has fewer than {least:,} stimuli; none was merged."
     if len(rare):
         note = (

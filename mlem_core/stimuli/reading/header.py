@@ -78,7 +78,10 @@ def split_header(
             several = f"Rows {header + 1} to {first} are"
             explain = f"Row {first} of the file is" if first == header + 1 else several
             notes.append(f"{explain} left out: they explain the columns, as Qualtrics writes them.")
-        if _have_row_names(names, [row for row in head[first:] if any(row)]):
+        # Every row has one cell more than the header, first its number as R writes it.
+        below = [row for row in head[first:] if any(row)]
+        numbers = {row[0] for row in below if len(row) == len(names) + 1 and row[0].isdecimal()}
+        if len(names) > 1 and 1 < len(below) == len(numbers):
             names = ["", *names]
     rows = _drop_remarks(islice(rows, first, None), len(names), notes)
     return TableRows(names, rows, header, first, notes)
@@ -136,13 +139,6 @@ def _is_data(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
 
 def _share(cells: Sequence[str], holds: Callable[[str], bool]) -> float:
     return sum(map(holds, cells)) / len(cells)
-
-
-def _have_row_names(names: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Whether every row has one cell more than the header, first its number as R writes it."""
-    if len(names) < 2 or len(below) < 2 or any(len(row) != len(names) + 1 for row in below):
-        return False
-    return len({row[0] for row in below}) == len(below) and all(row[0].isdecimal() for row in below)
 
 
 def _drop_remarks(rows: Iterable[list[str]], width: int, notes: list[str]) -> Iterator[list[str]]:
