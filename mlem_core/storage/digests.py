@@ -100,11 +100,6 @@ def moved(folder: Path, target: Path) -> None:
     _sound[target] = _stats(target, files)
 
 
-def forget(folder: Path) -> None:
-    """Have a folder hashed when it is next looked at."""
-    _sound.pop(folder, None)
-
-
 def _stats(folder: Path, files: Mapping[str, Any]) -> tuple[tuple[str, int, int], ...]:
     stats = ((name, (folder / name).stat()) for name in files)
     return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)

@@ -31,7 +31,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.files import is_full
 from mlem_core.base.parameters import frozen
 from mlem_core.base.resources import default_root
-from mlem_core.storage.digests import canonical, forget, making, moved, seal, sealed
+from mlem_core.storage.digests import canonical, making, moved, seal, sealed
 
 LAYOUT = 1  # of the store itself: counted up when `entry.json` or the folders change
 # Entries that come with the program (of its example), beside those that a store makes.
@@ -94,8 +94,11 @@ class Store:
     def find(self, stage: str, version: int, /, **depends_on: Any) -> Path | None:
         """The folder of a finished and sound entry, or None."""
         identity = _identity(stage, version, depends_on)
-        entries = (_sound_entry(root, stage, identity) for root in (self.root, *self._overlays))
-        return next((folder for folder in entries if folder is not None), None)
+        key = self.key(stage, version, **depends_on)
+        for root in (self.root, *self._overlays):
+            if sealed(root / stage / key, identity):
+                return root / stage / key
+        return None
 
     def entry(
         self,
@@ -119,11 +122,10 @@ class Store:
         if existing is not None:
             return existing
         self.check_writable()
-        identity = _identity(stage, version, depends_on)
         key = self.key(stage, version, **depends_on)
         with self._locked(key, waiting):
             # Another process may have made it while we waited.
-            existing = _sound_entry(self.root, stage, identity)
+            existing = self.find(stage, version, **depends_on)
             if existing is not None:
                 return existing
             self._clean(key)
@@ -132,7 +134,7 @@ class Store:
                 with self._unfinished(key) as unfinished:
                     with making(canonical(depends_on).decode()):
                         make(unfinished)
-                    seal(unfinished, identity)
+                    seal(unfinished, _identity(stage, version, depends_on))
                     folder.parent.mkdir(exist_ok=True)
                     self._remove(folder, key)
                     moved(unfinished, folder)
@@ -188,15 +190,9 @@ class Store:
 
     def _remove(self, folder: Path, key: str) -> None:
         """Take a damaged entry out of the way, in one step where readers are concerned."""
-        forget(folder)
         if folder.exists() or folder.is_symlink():
             with self._unfinished(key) as grave:
                 folder.rename(grave / "entry")
-
-
-def _sound_entry(root: Path, stage: str, identity: dict[str, Any]) -> Path | None:
-    folder = root / stage / hashlib.sha256(canonical(identity)).hexdigest()
-    return folder if sealed(folder, identity) else None
 
 
 def _full(root: Path) -> InputError:
