@@ -121,8 +121,6 @@ def each_layer(
     Where the model `streams`, each is given as soon as it is computed, and none is kept; then the
     pass ends with the last of the layers that are `kept` (None: of all).
     """
-    import torch
-
     wanted = range(loaded.n_layers + 1) if kept is None else kept
     numbers = iter(range(loaded.n_layers + 1))
 
@@ -130,20 +128,16 @@ def each_layer(
         number = next(numbers)
         if number in wanted:
             take(state)
-        if loaded.streams and number == max(wanted) < loaded.n_layers:
+        if number == max(wanted):
             raise _Enough
 
-    if not loaded.streams:
-        for state in hidden_states(loaded.model, loaded.n_layers, input_ids):
-            with torch.inference_mode():
+    with contextlib.suppress(_Enough), _as_it_is():
+        if loaded.streams:
+            with _entering(_blocks(loaded.model, loaded.n_layers), give):
+                give(loaded.model(input_ids=input_ids, return_dict=True).last_hidden_state)
+        else:
+            for state in hidden_states(loaded.model, loaded.n_layers, input_ids):
                 give(state)
-        return
-    with (
-        contextlib.suppress(_Enough),
-        _entering(_blocks(loaded.model, loaded.n_layers), give),
-        _as_it_is(),
-    ):
-        give(loaded.model(input_ids=input_ids, return_dict=True).last_hidden_state)
 
 
 def changing(

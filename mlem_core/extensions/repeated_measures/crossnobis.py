@@ -133,17 +133,16 @@ def _check_and_compare(measured: NDArray[np.floating], layer: str, whiten: White
     return non_negative_distances(moderate(measured.astype(np.float64)), whiten)
 
 
-def _register(name: str, whiten: Whiten, weight: str) -> None:
+for _name, _whiten, _weight in (
+    ("crossnobis", shrunken, "the inverse covariance (Ledoit-Wolf)"),
+    ("crossnobis-diagonal", diagonal, "the inverse variances"),
+):
     register(
         Distance(
-            name,
-            over_repetitions=partial(_check_and_compare, whiten=whiten),
-            label=f"{name}: over the repetitions in the files, by {weight} of the noise",
-            phrase=f"the {name} distance over repetitions (by {weight} of the noise; of language "
+            _name,
+            over_repetitions=partial(_check_and_compare, whiten=_whiten),
+            label=f"{_name}: over the repetitions in the files, by {_weight} of the noise",
+            phrase=f"the {_name} distance over repetitions (by {_weight} of the noise; of language "
             "models, which have none, the Euclidean distance)",
         )
     )
-
-
-_register("crossnobis", shrunken, "the inverse covariance (Ledoit-Wolf)")
-_register("crossnobis-diagonal", diagonal, "the inverse variances")
