@@ -257,19 +257,11 @@ def test_units_that_are_nan_for_every_stimulus_are_left_out_and_counted(three, t
     arrays = {"IT": holes, "V1": FIRST, "V4": part, "all": np.full((3, 2), np.nan)}
     found = from_file(save(tmp_path / "brain.npz", arrays), three)
     assert found.layers == (0, 1) and found[0].tolist() == FIRST[:, 1::2].tolist()
+    assert found.facts["layer_names"] == {"0": "IT", "1": "V1"}
     np.testing.assert_array_equal(found[1], FIRST)
     (note,) = found.notes
     assert "brain.npz" in note and "2 of 4 units in IT." in note
     assert len(found.left_out) == 2 and "V4" in found.left_out[0]
-
-
-@BOTH
-def test_layers_with_names_of_their_own(three, tmp_path, suffix):
-    arrays = {name: np.full((3, 2), number) for number, name in enumerate(("IT", "V1"))}
-    found = from_file(save(tmp_path / f"brain{suffix}", arrays), three)
-    assert found.layers == (0, 1)
-    assert found.facts["layer_names"] == {"0": "IT", "1": "V1"}
-    np.testing.assert_array_equal(found[1], arrays["V1"])
 
 
 @BOTH

@@ -38,9 +38,7 @@ from mlem_core.representations.registry import locate
 from mlem_core.representations.tokens import (
     POOLINGS,
     Mean,
-    PooledRows,
     Pooling,
-    Spans,
     TokenizedStimuli,
     tokenize,
 )
@@ -369,14 +367,7 @@ def test_a_registered_pooling_is_what_it_says(architectures, tmp_path, monkeypat
         from_model(sentence_stimuli(), loaded, Store(tmp_path), ExtractionOptions(pooling="first"))
 
 
-DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 IDS = torch.tensor([[5, 7, 2, 9], [4, 4, 1, 3]])
-
-
-def given(loaded):
-    found: list[torch.Tensor] = []
-    forward.each_layer(loaded, IDS, lambda state: found.append(state.clone()))
-    return found
 
 
 @pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
@@ -385,9 +376,14 @@ def test_layers_are_given_as_the_whole_pass_gives_them(kind, architectures):
     expected = forward.hidden_states(loaded.model, loaded.n_layers, IDS)
     assert loaded.streams
     for streams in (True, False):
-        found = given(dataclasses.replace(loaded, streams=streams))
-        assert len(found) == len(expected) == 4
-        assert all(map(torch.equal, found, expected))
+        layers: list[torch.Tensor] = []
+        forward.each_layer(
+            dataclasses.replace(loaded, streams=streams),
+            IDS,
+            lambda state, layers=layers: layers.append(state.clone()),
+        )
+        assert len(layers) == len(expected) == 4
+        assert all(map(torch.equal, layers, expected))
 
 
 @pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
@@ -409,44 +405,6 @@ def test_some_layers_are_those_of_all_and_no_block_after_them_runs(kind, archite
     assert all(np.array_equal(again[n], whole[n]) for n in whole.layers)
     none = from_model(stimuli, loaded, Store(tmp_path / "c"), ExtractionOptions(layers=(9,)))
     assert none.layers == (0,) and none.every_layer == whole.layers
-
-
-def test_a_model_of_which_blocks_do_not_tell_is_not_streamed(architectures):
-    class Shifted(torch.nn.Module):
-        """Its second hidden state is not what enters its second block."""
-
-        def __init__(self, model):
-            super().__init__()
-            self.model, self.config = model, model.config
-            self.device = model.device
-
-        def forward(self, **options):
-            output = self.model(**options)
-            first, second, *others = output.hidden_states
-            output.hidden_states = (first, second + 1, *others)
-            return output
-
-    model = architectures["gpt2"].model
-    assert forward.count_blocks("gpt2", model, [5, 7]) == (3, True)
-    assert forward.count_blocks("shifted", Shifted(model), [5, 7]) == (3, False)
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("several", [False, True])
-def test_pooled_rows_are_means_over_their_tokens(several, dtype, device):
-    rng = np.random.default_rng(0)
-    states = [torch.from_numpy(rng.standard_normal((3, 6, n))).to(dtype) for n in (5, 2)]
-    first, last = np.array([0, 2, 5, 1]), np.array([3, 2, 5, 4])
-    spans = Spans(np.array([2, 0, 0, 1]), first if several else last, last)
-    pooled = PooledRows(spans, 6, device)
-    for state in states:
-        pooled.take(state.to(device))
-    for state, found in zip(states, pooled.arrays(), strict=True):
-        assert found.dtype == np.float32 and found.shape == (4, state.shape[2])
-        for row, (sentence, begin, end) in zip(found, zip(*spans, strict=True), strict=True):
-            tokens = state[sentence, begin : end + 1].double().numpy()
-            np.testing.assert_allclose(row, tokens.mean(axis=0), rtol=1e-5, atol=1e-6)
 
 
 @for_each(
