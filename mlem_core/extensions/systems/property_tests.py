@@ -118,32 +118,32 @@ def permutation_tests(
     n_permutations : where not every order is looked at, so many random ones
     """
     tests, notes = list[PropertyTest](), list[str]()
-    if why := _untestable(similarity):
-        return tests, [f"No test of {listed(list(properties))}: {why}"]
+    n, untestable = len(similarity), f"No test of {listed(list(properties))}: "
+    pairs = similarity[np.triu_indices(n, 1)]
+    if n < 4:
+        return tests, [
+            f"{untestable}found {many(n, 'system')}; a test of their similarity needs 4."
+        ]
+    if not np.isfinite(pairs).all() or not np.ptp(pairs) > 0:
+        return tests, [
+            f"{untestable}the similarities of the systems are all the same or not defined; "
+            "expected numbers that differ."
+        ]
     for name in properties:
         if why := _inseparable(name, properties):
             notes.append(f"No test of {name}: {why}")
-        else:
-            tests.append(_tested(similarity, properties, name, n_permutations, seed))
+            continue
+        columns, others = _parts(properties[name]), list[Values]()
+        for other, factor in properties.items():
+            others += _parts(factor) if other != name else ()
+        units, strata = _units(columns, [_codes(part) for part in others if not _is_numeric(part)])
+        every = (similarity, *map(same_label, (*columns, *others)))
+        test = _permutation_test(every, len(columns), units, strata, n_permutations, seed)
+        if test.smallest > LEVEL and np.ptp(strata):
+            free = _permutation_test(every, len(columns), units, 0 * strata, n_permutations, seed)
+            test = min((test, free), key=lambda test: test.smallest)
+        tests.append(test._replace(name=name))
     return tests, notes
-
-
-def _tested(
-    similarity: FloatArray,
-    properties: Mapping[str, Factor],
-    name: str,
-    n_permutations: int,
-    seed: int,
-) -> PropertyTest:
-    columns = _parts(properties[name])
-    others = [part for key, factor in properties.items() if key != name for part in _parts(factor)]
-    units, strata = _units(columns, [_codes(part) for part in others if not _is_numeric(part)])
-    every = (similarity, *map(same_label, (*columns, *others)))
-    within = _permutation_test(every, len(columns), units, strata, n_permutations, seed)
-    if within.smallest > LEVEL and np.ptp(strata):
-        free = _permutation_test(every, len(columns), units, 0 * strata, n_permutations, seed)
-        within = min((within, free), key=lambda test: test.smallest)
-    return within._replace(name=name)
 
 
 def _permutation_test(
@@ -199,20 +199,6 @@ def _permutation_test(
     smallest = 1 / len(different) if free > 0 else 1.0
     p = as_large / len(orders) if smallest <= LEVEL else np.nan
     return PropertyTest("", observed, p, smallest)
-
-
-def _untestable(similarity: FloatArray) -> str:
-    """Why similarities cannot be tested; "" where they can."""
-    n = len(similarity)
-    y = similarity[np.triu_indices(n, 1)]
-    if n < 4:
-        return f"found {many(n, 'system')}; a test of their similarity needs 4."
-    if not np.isfinite(y).all() or not np.ptp(y) > 0:
-        return (
-            "the similarities of the systems are all the same or not defined; expected numbers "
-            "that differ."
-        )
-    return ""
 
 
 def _inseparable(name: str, properties: Mapping[str, Factor]) -> str:
