@@ -138,7 +138,7 @@ def draw(tmp_path_factory, chromium_path):
     sources = Sources(tmp_path_factory.mktemp("exports"))
 
     def drawn(name, mm):
-        source, narrow = sources.from_view(name), Paper(width_mm=mm).narrow
+        source, narrow = sources.of(name), Paper(width_mm=mm).narrow
         made = FIGURES[name].draw(replace(source, drawing=replace(source.drawing, narrow=narrow)))
         assert made is not None, f"there is no figure {name}"
         return made

@@ -14,7 +14,7 @@ from mlem_core.extensions.stimulus_maps.figures import (
 from mlem_core.figures.captions import joined
 from mlem_core.figures.compare import draw_compare
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
-from mlem_core.figures.style import SIZE, once_in_legend, panel_ref, quiet_layout
+from mlem_core.figures.style import SIZE, once_in_legend, panel_ref, panel_title, quiet_layout
 
 
 def two_layers(
@@ -49,10 +49,10 @@ def two_layers(
             title = axes["yaxis"]["title"]
             title["text"] = title["text"].replace(") in ", ")<br>in ")
         layout |= axes
-        panel_title = part.layout.title.text
+        text = part.layout.title.text
         if narrow and place:
-            panel_title = panel_title.replace(" layer ", "<br>layer ")
-        headings += [panel_title(panel_title, ref) | {"font": {"size": SIZE}}, *notes]
+            text = text.replace(" layer ", "<br>layer ")
+        headings += [panel_title(text, ref) | {"font": {"size": SIZE}}, *notes]
     title = {"text": maps[0].layout.legend.title.text, "font": {"size": SIZE}}
     beside = layout["legend"] | {"x": 1.02}
     layout |= {
