@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from mlem_core.analysis.flags import pair_reasons
 from mlem_core.analysis.results import Results
-from mlem_core.base.typing import Layer, parse_layer
+from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.figures.captions import FLAGGED, FOLDS, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.maps import heading, uncrowded
@@ -69,8 +69,8 @@ def importance_scatter(
     drawn = [name for name, both in sides.items() if all(both)]
     values = np.array([[side[:3] for side in sides[name]] for name in drawn], dtype=np.float64)
     values = values.reshape(-1, 2, 3)
-    points, ends = values[:, :, 0], [*values[:, :, [0, 2]].ravel(), 0.0]
-    low, high = min(ends), max(*ends, 1e-3)
+    points, reach = values[:, :, 0], [*values[:, :, [0, 2]].ravel(), 0.0]
+    low, high = min(reach), max(*reach, 1e-3)
     room = 0.08 * (high - low)
     span = [low - room, high + room]
     titles = [layer_title(layer) for layer in pair]
@@ -106,7 +106,14 @@ def importance_scatter(
         near = [called[name] for name, named in zip(drawn, far, strict=True) if not named]
         figure.add_annotation(_leader(near, points, covered.mean(axis=0), span[1]))
     if annotations.flags:
-        figure.add_trace(_flags_at_ends(annotations.flags, span, titles))
+        ends = {"a": (span[1], span[0]), "b": (span[0], span[1]), "both": (span[1], span[1])}
+        names = {"a": titles[0], "b": titles[1], "both": " and ".join(titles)}
+        x, y = zip(*(ends[side] for side in annotations.flags), strict=True)
+        reasons = [
+            f"<b>{names[side]}</b><br>flagged: {wrapped(why)}"
+            for side, why in annotations.flags.items()
+        ]
+        figure.add_trace(flag_trace(x, y, reasons))
     quiet(figure, height=480)
     axis = {"range": span, "zeroline": True, "constrain": "domain"}
     figure.update_xaxes(title_text=f"importance (drop in ρ) in {titles[0]}", **axis)
@@ -136,19 +143,6 @@ def _point(line: Line | None, layer: int) -> tuple[float, float, float, str] | N
     return line.mean[at], line.lower[at], line.upper[at], line.more[at]
 
 
-def _flags_at_ends(
-    flags: Mapping[str, str], span: Sequence[float], titles: Sequence[str]
-) -> dict[str, Any]:
-    low, high = span
-    ends = {"a": (high, low), "b": (low, high), "both": (high, high)}
-    names = {"a": titles[0], "b": titles[1], "both": " and ".join(titles)}
-    return flag_trace(
-        [ends[side][0] for side in flags],
-        [ends[side][1] for side in flags],
-        [f"<b>{names[side]}</b><br>flagged: {wrapped(why)}" for side, why in flags.items()],
-    )
-
-
 @figure(
     "compare",
     "Importances of two layers",
@@ -159,7 +153,8 @@ def draw_compare(context: FigureContext) -> RenderedFigure | None:
     """The importances of both layers."""
     if not context.several:
         return None
-    results, (a, b) = context.results, context.pair_names
+    results = context.results
+    a, b = map(layer_name, context.pair)
     intervals = None
     if context.intervals is not None:
         intervals = score_table(context.intervals, list(dict.fromkeys(context.pair))).table

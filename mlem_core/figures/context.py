@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -20,23 +20,19 @@ from mlem_core.analysis.planning import said_of_choice
 from mlem_core.analysis.similarities import SIMILARITY, LayerSimilarity, compute_rsa
 from mlem_core.base.labels import Names
 from mlem_core.base.parameters import Registry
-from mlem_core.base.typing import Layer, layer_name
+from mlem_core.base.typing import Layer
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.extending import Band, entry_modules, functions
 from mlem_core.figures import captions
 from mlem_core.inference.explanation import best_known, explain
 from mlem_core.inference.explanation_text import Explanation, tested_similarities
 from mlem_core.inference.importance_null import IMPORTANCE_CHANCE
-from mlem_core.inference.intervals import (
-    FamilyOfTests,
-    LayerIntervals,
-    score_table,
-)
+from mlem_core.inference.intervals import FamilyOfTests, LayerIntervals, score_table
 from mlem_core.inference.layer_intervals import LAYER_CHANCE, LAYER_INTERVALS
 from mlem_core.inference.permutation_null import ContributionNull
 from mlem_core.pairs.columns import coding
 from mlem_core.pairs.resampling_units import Units
-from mlem_core.pairs.similarities import RSA
+from mlem_core.pairs.similarities import RSA, SIMILARITIES
 
 
 @dataclass(frozen=True)
@@ -171,11 +167,6 @@ class FigureContext(SelectionContext):
     def pair(self) -> tuple[Layer, Layer]:
         """The two layers that are compared."""
         return self.drawing.pair or self.analysis.most_alike(self.selection.layers)
-
-    @property
-    def pair_names(self) -> tuple[str, str]:
-        """Names "model:layer" of the two compared layers."""
-        return layer_name(self.pair[0]), layer_name(self.pair[1])
 
     @property
     def called(self) -> tuple[str, str]:
@@ -313,15 +304,38 @@ FIGURES = Registry[FigureRecord]("figure", _modules)
 
 
 def figure(
-    name: str, title: str, line: str | Callable[[FigureContext], str], **more: Any
+    name: str,
+    title: str,
+    line: str | Callable[[FigureContext], str],
+    by_similarity: Literal["", "any", "of terms"] = "",
+    **more: Any,
 ) -> Callable[[D], D]:
-    """A decorator that registers what draws a figure; see `FigureRecord`, also for `more`."""
+    """A decorator that registers what draws a figure; see `FigureRecord`, also for `more`.
+
+    Parameters
+    ----------
+    by_similarity : whether the figure is registered for each other similarity in the place of RSA
+        too, or for those that have terms, with the name of the similarity at its end
+    """
 
     def register(draw: D) -> D:
         FIGURES.register(FigureRecord(name, title, line, draw, **more))
+        for other in SIMILARITIES.values() if by_similarity else ():
+            if other.name != RSA and (other.divides or by_similarity == "any"):
+                draw_other = partial(_draw_by_similarity, draw, other.name)
+                FIGURES.register(FigureRecord(f"{name}_{other.name}", title, line, draw_other))
         return draw
 
     return register
+
+
+def _draw_by_similarity(
+    draw: Draw, similarity: str, context: FigureContext
+) -> RenderedFigure | None:
+    """A figure with another similarity in the place of RSA; None where that is not computed."""
+    options = {**context.drawing.options, "similarity": similarity}
+    changed = replace(context, drawing=replace(context.drawing, options=options))
+    return None if changed.compared is None else draw(changed)
 
 
 def some_layers(layers: Sequence[Layer], most: int) -> list[Layer]:

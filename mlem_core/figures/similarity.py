@@ -368,6 +368,7 @@ def interval_texts(table: pd.DataFrame | None, names: pd.Index, measure: str) ->
     "Similarity of every two layers",
     "Similarity of every two layers, by their features and by their distances alone. Click a cell "
     "to choose its two layers.",
+    by_similarity="any",
     offered=True,
 )
 def draw_similarity(context: FigureContext) -> RenderedFigure | None:

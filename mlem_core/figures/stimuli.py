@@ -122,28 +122,39 @@ def feature_counts(
     layout |= {"bargap": 0.25, "showlegend": False}
     traces: list[Trace] = []
     for (name, kind), (ref, first) in zip(features, places, strict=True):
-        labels, counts, hover = _counted(table[name], kind)
-        colors = [GREY if label in ("missing", "other") else palette[name] for label in labels]
-        hovers = [f"<b>{feature_name(name)}</b><br>{text}" for text in hover]
-        bars = {"type": "bar", "x": list(range(len(labels))), "y": counts, "hovertext": hovers}
-        look = {"hoverinfo": "text", "marker": {"color": colors}, "name": feature_name(name)}
-        traces += place_in_panel(ref, [bars | look])
+        counts = _counted(table[name], kind)
+        labels, called = [label for label, _ in counts], feature_name(name)
+        bars = {
+            "type": "bar",
+            "x": list(range(len(labels))),
+            "y": [count for _, count in counts],
+            "hovertext": [
+                f"<b>{called}</b><br>{escape_text(label)}: {count:,} stimuli"
+                for label, count in counts
+            ],
+            "hoverinfo": "text",
+            "marker": {
+                "color": [
+                    GREY if label in ("missing", "other") else palette[name] for label in labels
+                ]
+            },
+            "name": called,
+        }
+        traces += place_in_panel(ref, [bars])
+        ticks = short_names(labels, 11)
+        if len(ticks) > 9 and all(len(tick) <= 3 for tick in ticks):
+            # Many short ones, which are numbers: every other one.
+            ticks = [tick if at % 2 == 0 else "" for at, tick in enumerate(ticks)]
         turned = sum(min(len(label), 11) for label in labels) > 24
-        names = names_along(_spaced(short_names(labels, 11)), tickangle=-50 if turned else 0)
+        names = names_along(ticks, tickangle=-50 if turned else 0)
         layout[f"xaxis{ref}"] |= names
         layout[f"yaxis{ref}"] |= {"rangemode": "tozero", "nticks": 4}
         layout[f"yaxis{ref}"]["title"]["text"] = "stimuli" if first else None
     return go.Figure(traces, layout)
 
 
-def _spaced(labels: Sequence[str]) -> list[str]:
-    """Labels of numbers, every other one where there are many."""
-    few = len(labels) <= 9 or any(len(label) > 3 for label in labels)
-    return [label if few or at % 2 == 0 else "" for at, label in enumerate(labels)]
-
-
-def _counted(values: pd.Series, kind: str) -> tuple[list[str], list[int], list[str]]:
-    """Labels, counts and hover texts of the bars of one feature."""
+def _counted(values: pd.Series, kind: str) -> list[tuple[str, int]]:
+    """Labels and counts of the bars of one feature."""
     missing = int(values.isna().sum())
     if kind == "ordered":
         numbers = pd.to_numeric(values, errors="coerce").dropna()
@@ -162,8 +173,7 @@ def _counted(values: pd.Series, kind: str) -> tuple[list[str], list[int], list[s
             pairs.append(("other", int(tally[other].sum())))
     if missing:
         pairs.append(("missing", missing))
-    hover = [f"{escape_text(label)}: {count:,} stimuli" for label, count in pairs]
-    return [label for label, _ in pairs], [count for _, count in pairs], hover
+    return pairs
 
 
 @figure(

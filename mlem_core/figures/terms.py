@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -77,7 +76,12 @@ def term_matrices(
     ]
     # Many names do not fit a narrow panel.
     crowded = len(blocks) > _CROWDED
-    shared = _along(blocks, crowded)
+    shared = {
+        "tickvals": [(start + stop - 1) / 2 for start, stop, _ in blocks],
+        "ticktext": model_labels([model for *_, model in blocks], 14),
+        **CLEAR,
+        **({"tickfont": {"size": _SMALL}} if crowded else {}),
+    }
     scales = {"coloraxis": 0.0, "coloraxis2": 0.0}
     edges: list[dict[str, Any]] = []
     traces: list[Trace] = []
@@ -108,21 +112,11 @@ def term_matrices(
     return go.Figure(traces, layout)
 
 
-def _along(blocks: Sequence[tuple[int, int, str]], crowded: bool) -> dict[str, Any]:
-    """Axis of a matrix of layers, for both sides: each model by name, small where they are many."""
-    models = [model for *_, model in blocks]
-    return {
-        "tickvals": [(start + stop - 1) / 2 for start, stop, _ in blocks],
-        "ticktext": model_labels(models, 14),
-        **CLEAR,
-        **({"tickfont": {"size": _SMALL}} if crowded else {}),
-    }
-
-
 @figure(
     "why_layers",
     "Contributions to the similarity of every two layers",
     "The contribution of each feature to the similarity of every two layers.",
+    by_similarity="of terms",
     offered=True,
 )
 def draw_why_layers(context: FigureContext) -> RenderedFigure | None:

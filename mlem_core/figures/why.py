@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from mlem_core.base.typing import FloatArray
 from mlem_core.figures.captions import joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.naming import feature_labels, feature_name
@@ -63,19 +62,22 @@ def waterfall(
     low, high = float(reach.min()), float(reach.max())
     span = float(np.ptp(reach)) or 1.0
     edge = high + 0.03 * span
+    shapes = []
+    for row, end in enumerate(ends.tolist()):
+        # The thin line along which the sum goes on into the next row.
+        line = shape("line", (end, row - 0.36), (end, row + 1.36), (LINE, 1))
+        shapes.append(line | {"layer": "below"})
+    is_feature = ~is_identity(terms) & (terms["term"] != UNEXPLAINED)
+    for row in np.flatnonzero(is_feature if random_reach > 0 else []):
+        x = bars["base"][row] + random_reach
+        shapes.append(shape("line", (x, row - 0.42), (x, row + 0.42), (GREY, 1)))
+    numbers = []
+    for row, value in enumerate([*values, similarity]):
+        sign = "+" if row < len(terms) and round(value, 3) > 0 else ""
+        look = {"xanchor": "left", "font": {"size": SIZE}}
+        numbers.append(note(sign + as_number(value), edge, row, **look))
     layout = quiet_layout(100 + 34 * (len(terms) + 1))
-    layout |= {
-        "barmode": "overlay",
-        "bargap": 0.2,
-        "shapes": [
-            *(_connector(row, end) for row, end in enumerate(ends.tolist())),
-            *_random_lines(terms, ends, random_reach),
-        ],
-        "annotations": [
-            _bar_number(row, edge, value, signed=row < len(terms))
-            for row, value in enumerate([*values, similarity])
-        ],
-    }
+    layout |= {"barmode": "overlay", "bargap": 0.2, "shapes": shapes, "annotations": numbers}
     layout["margin"]["t"] = 16
     names = [*feature_labels([str(term) for term in terms["term"]], LEGEND), f"<b>{total}</b>"]
     layout["yaxis"] |= names_along(names, range=[len(terms) + 0.6, -0.6])
@@ -87,48 +89,19 @@ def waterfall(
         "range": [low - 0.04 * span, edge + 0.14 * span],
     }
     layout["xaxis"]["title"]["text"] = f"contribution to {total}"
+    whole = {
+        **_BAR,
+        "y": [len(terms)],
+        "x": [similarity],
+        "marker": {"color": "rgba(0,0,0,0)", "line": {"width": 2, "color": GREY}},
+        "hovertext": [f"<b>{total}</b><br>{as_number(similarity)}"],
+        "name": "total",
+    }
     # Checking each property would take most of the time; the tests check them.
-    return go.Figure([bars, _total_bar(len(terms), similarity, total)], layout, _validate=False)
-
-
-def _connector(row: int, end: float) -> dict[str, Any]:
-    """The thin line along which the sum goes on into the next row."""
-    line = shape("line", (end, row - 0.36), (end, row + 1.36), (LINE, 1))
-    return line | {"layer": "below"}
-
-
-def _random_lines(terms: pd.DataFrame, ends: FloatArray, reach: float) -> list[dict[str, Any]]:
-    """What random labels reach, in the row of each feature, from where its bar begins."""
-    is_feature = ~is_identity(terms) & (terms["term"] != UNEXPLAINED)
-    begins = np.concatenate([[0.0], ends[:-1]])
-    return [
-        shape(
-            "line", (begins[row] + reach, row - 0.42), (begins[row] + reach, row + 0.42), (GREY, 1)
-        )
-        for row in np.flatnonzero(is_feature if reach > 0 else [])
-    ]
-
-
-def _bar_number(row: int, x: float, value: float, *, signed: bool) -> dict[str, Any]:
-    """The number of a row, to the right of all bars."""
-    text = ("+" if signed and round(value, 3) > 0 else "") + as_number(value)
-    return note(text, x, row, xanchor="left", font={"size": SIZE})
+    return go.Figure([bars, whole], layout, _validate=False)
 
 
 _BAR = {"type": "bar", "orientation": "h", "width": 0.72, "hoverinfo": "text", "showlegend": False}
-
-
-def _total_bar(row: int, similarity: float, total: str) -> dict[str, Any]:
-    marker = {"color": "rgba(0,0,0,0)", "line": {"width": 2, "color": GREY}}
-    hover = [f"<b>{total}</b><br>{as_number(similarity)}"]
-    return {
-        **_BAR,
-        "y": [row],
-        "x": [similarity],
-        "marker": marker,
-        "hovertext": hover,
-        "name": "total",
-    }
 
 
 def _ticks(low: float, high: float) -> list[float]:
@@ -176,6 +149,7 @@ def _term_bars(terms: pd.DataFrame, ends: np.ndarray, features: Sequence[str]) -
     "why",
     "Why two layers are similar",
     "The contribution of each feature to the similarity of two layers, and the unexplained part.",
+    by_similarity="of terms",
     offered=True,
 )
 def draw_why(context: FigureContext) -> RenderedFigure | None:
