@@ -1,8 +1,8 @@
 """Every figure that can be saved, at both widths of a journal: no text is cut or covers another."""
 
 import io
-import itertools
 import re
+import runpy
 import unicodedata
 from collections import Counter
 from collections.abc import Callable
@@ -10,40 +10,29 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
-import pandas as pd
 import pypdfium2
 import pytest
 from helpers.inputs import in_files, probing
+from helpers.repository import ROOT
 from pypdf import PdfReader
 from pypdfium2.raw import FPDF_PAGEOBJ_TEXT
 
-from mlem_core import Store, compared, run, stimulus_map
-from mlem_core.analysis.context import SelectionContext
-from mlem_core.extensions.decoding.stage import DECODING
-from mlem_core.extensions.erasure.stage import ERASURE, Erasure
-from mlem_core.extensions.systems.halves import HALVES
+from mlem_core import Store, compared, run
 from mlem_core.figures.export import as_file, as_files, one_browser
-from mlem_core.figures.plots import FIGURES, FigureContext, FigureOptions, RenderedFigure
+from mlem_core.figures.plots import FIGURES, FigureContext, FigureOptions
 from mlem_core.figures.print_layout import WIDTHS_MM, Paper
 from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.tasks import examples
 
 WIDTHS = tuple(WIDTHS_MM[name] for name in ("one column", "two columns"))
-# Not of the example but of a small analysis: values, decoding, similarities.
-OF_VALUES = tuple(n for n in FIGURES if n.startswith(("values", "baseline")))
-OF_VALUES += tuple(n for n in FIGURES if n.endswith(tuple(SIMILARITIES)))
-# The maps of a whole model take a while.
-OF_THEIR_OWN = ("map_panels", "importance_group", "erasure")
-MODELS = ("first", "second")
-# Its models are one of each kind, and none is a checkpoint of a training.
-OF_GROUPS = ("group_profiles", "group_similarity", "universality", "trajectories")
-OF_GROUPS += ("property_correlations", *(n for n in FIGURES if n.startswith("system_")))
-CHOSEN = {"folds": 3, "features": ("part_of_speech", "tense", "word_position")}
+CHOICES = {"folds": 3, "features": ("part_of_speech", "tense", "word_position")}
 TALLEST, LOW = 170, 120  # mm of a page above its caption, and in one column
 WORDS = 70  # of a caption
-Box = np.ndarray  # (4, 2) corners of a letter, in points
-
-Draw = Callable[[str, float], RenderedFigure]
+# What figures of extensions are drawn from, where the example has not what they show: functions of
+# the `Sources`, by the name of the figure.
+OF_EXTENSIONS: dict[str, Callable] = {}
+for _path in sorted((ROOT / "tests" / "extensions").glob("*/figure_sources.py")):
+    OF_EXTENSIONS |= runpy.run_path(str(_path))["FIGURE_SOURCES"]
 
 
 class Sources:
@@ -54,82 +43,33 @@ class Sources:
         self.table, self.rng = probing(60), np.random.default_rng(0)
         self.codes = self.table["part_of_speech"].astype("category").cat.codes.to_numpy()
 
-    def of(self, name):
-        kind = "values" if name in OF_VALUES else "groups" if name in OF_GROUPS else "example"
-        return getattr(self, name if name in OF_THEIR_OWN else kind)
+    def find(self, name):
+        if name in OF_EXTENSIONS:
+            return OF_EXTENSIONS[name](self)
+        if name.endswith(tuple(SIMILARITIES)):
+            return self.context(self.small)
+        return FigureContext.from_analysis(examples.example(), Store(self.folder / "empty"))
 
-    def layers(self, n, rows=None):
+    def analyze(self, layers, **choices):
+        return run(in_files(self.folder, self.table, layers, **choices, **CHOICES), self.store)
+
+    def layers(self, n):
         """Parts of speech that stand further apart from layer to layer."""
-        rows = np.eye(9)[self.codes] if rows is None else rows
+        rows = np.eye(9)[self.codes]
         return {k: rows * k + self.rng.standard_normal(rows.shape) for k in range(n)}
 
-    def shown(self, analysis, **options):
+    def context(self, analysis, **options):
         drawing = FigureOptions(options=options)
         return FigureContext(analysis, analysis.select(), self.store, drawing=drawing)
 
     @cached_property
-    def example(self):
-        return FigureContext.from_analysis(examples.example(), Store(self.folder / "empty"))
-
-    @cached_property
-    def erasure(self):
-        """Measures of three later layers that rise from 0 to 1, beside a wide band."""
-        of, where, other = examples.example(), ("mini-gpt2", 1), ("mini-mamba", 3)
-        places = [
-            (m, n) for m in ("importance", "rest", "RSA with mini-mamba:3") for n in (1, 3, 6)
-        ]
-        table = pd.DataFrame([*places, ("surprisal", 7)], columns=["measure", "layer"])
-        ends = {"before": 1.0, "after": 0.5, "lower": 0.4, "upper": 0.6, "beyond": True}
-        ends |= {"control_lower": 0.7, "control_upper": 1.1, "interchanged": 0.45}
-        table = table.assign(model=where[0], feature="part_of_speech", **ends)
-        made = Erasure(table, "part_of_speech", *where, np.zeros((2, 0, 0)), ())
-        options = {"erased": "part_of_speech", "erased_at": "mini-gpt2:1", "other": "mini-mamba:3"}
-        shown = self.shown(of, **options)
-        request = {"feature": "part_of_speech", "layer": where, "others": (other,), "later": None}
-        replace(ERASURE, compute=lambda *_, **__: made).get(shown, **request, positions="all")
-        return shown
-
-    @cached_property
-    def values(self):
-        layers = dict.fromkeys(MODELS, self.layers(2))
-        spec = in_files(self.folder, self.table, layers, values=("part_of_speech",), **CHOSEN)
-        small = run(spec, self.store)
-        DECODING.get(SelectionContext.from_analysis(small, self.store))
+    def small(self):
+        """An analysis with a feature that is coded by value, and every similarity of its layers."""
+        layers = dict.fromkeys(("first", "second"), self.layers(2))
+        analysis = self.analyze(layers, values=("part_of_speech",))
         for name in SIMILARITIES:
-            compared(small, name, self.store)
-        for layer in small.layers:
-            stimulus_map(small, *layer, self.store)
-        return self.shown(small)
-
-    @cached_property
-    def groups(self):
-        kinds = ("mini-bert", "mini-gpt2", "mini-mamba", "mini-bert-causal", "mini-mamba-masked")
-        groups = {kind: [f"{kind}{seed}" for seed in ("", "-s1", "-s2")] for kind in kinds[1:]}
-        steps = [0, 500, 1000, 2000, 4000, 8000, 16_000, 143_000]
-        run_of = [f"mini-bert@step{step}" for step in steps]
-        second = [f"mini-bert-s1@step{step}" for step in (500, 1000)]
-        members = [*run_of, *second, *itertools.chain.from_iterable(groups.values())]
-        groups |= {kinds[0]: ["mini-bert@step143000"]}
-        trajectories = {"mini-bert": run_of, "mini-bert, twice": run_of[1:3] + second}
-        layers = {member: self.layers(3) for member in members}
-        labels = {name: [f"{what}:{len(name) % n}" for what, n in
-                         (("objective of training", 2), ("width", 5), ("text", 3))]
-                  for name in groups}  # fmt: skip
-        of_groups = {"groups": groups, "trajectories": trajectories, "labels": labels}
-        spec = in_files(self.folder, self.table, layers, **of_groups, **CHOSEN)
-        everything = run(spec, self.store)
-        shown = self.shown(everything)
-        HALVES.get(shown)
-        return shown
-
-    @cached_property
-    def importance_group(self):
-        return replace(self.example, drawing=FigureOptions(options={"group": "tense\nnumber"}))
-
-    @cached_property
-    def map_panels(self):
-        drawing = FigureOptions(options={"mapped": MODELS[0]})
-        return replace(self.values, drawing=drawing)
+            compared(analysis, name, self.store)
+        return analysis
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +78,7 @@ def draw(tmp_path_factory, chromium_path):
     sources = Sources(tmp_path_factory.mktemp("exports"))
 
     def drawn(name, mm):
-        source, narrow = sources.of(name), Paper(width_mm=mm).narrow
+        source, narrow = sources.find(name), Paper(width_mm=mm).narrow
         made = FIGURES[name].draw(replace(source, drawing=replace(source.drawing, narrow=narrow)))
         assert made is not None, f"there is no figure {name}"
         return made

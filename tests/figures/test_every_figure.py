@@ -1,7 +1,6 @@
 """What every figure keeps to, on the screen and as a file for a journal."""
 
 import io
-import json
 import os
 import re
 import struct
@@ -9,28 +8,24 @@ import threading
 import zipfile
 import zlib
 from collections.abc import Callable
-from itertools import product
-from typing import NamedTuple
 from xml.etree import ElementTree
 
-import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
 from helpers.figure_tables import (
     FEATURES,
+    NAMES,
+    UserTexts,
+    check_texts,
     layer_map_of,
     mean_importance,
-    repetition_distances,
+    near_nothing,
     scores_of,
 )
 from pypdf import PdfReader
 
 from mlem_core import InputError
-from mlem_core.base.labels import Names
-from mlem_core.extensions.audit.figures import audit_map
-from mlem_core.extensions.stimulus_maps.figures import stimulus_map
-from mlem_core.extensions.value_coding.figures import value_matrices
 from mlem_core.figures.compare import importance_scatter
 from mlem_core.figures.context import RenderedFigure
 from mlem_core.figures.export import as_file, can_write_images, image, one_browser
@@ -40,146 +35,43 @@ from mlem_core.figures.print_layout import Paper, print_pages
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.similarity import similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations, feature_counts
-from mlem_core.figures.terms import HOVER, term_matrices
+from mlem_core.figures.terms import term_matrices
 from mlem_core.figures.why import waterfall
 from mlem_core.report import formats
 
 
-class Given(NamedTuple):
-    """What a user wrote: two features, two models of two layers each, two values of a feature."""
-
-    features: tuple[str, str] = ("f_one", "f_two")
-    models: tuple[str, str] = ("m_one", "m_two")
-    values: tuple[str, str] = ("u", "v")
-
-    @property
-    def layers(self):
-        return list(product(self.models, (0, 1)))
-
-    @property
-    def importance(self):
-        return mean_importance(self.features, dict.fromkeys(self.models, 2))
-
-    @property
-    def square(self):
-        return near_nothing([f"{model}:{layer}" for model, layer in self.layers])
-
-    @property
-    def points(self):
-        at = [0.0, 1.0]
-        said = {"label": list(self.values), self.features[0]: list(self.values)}
-        return pd.DataFrame({"stimulus": [0, 1], "x": at, "y": at, **said})
-
-    @property
-    def distances(self):
-        return repetition_distances(self.layers, self.features[0], self.values)
-
-
-def near_nothing(names):
-    return pd.DataFrame(np.full((len(names),) * 2, -0.0001), index=names, columns=names)
-
-
-def audited(of):
-    table = pd.DataFrame(of.layers, columns=["model", "layer"]).assign(position0_ranks=0.1)
-    changes = table.assign(
-        variant="cosine",
-        rho_before=0.5,
-        rho=0.4,
-        rsa_change=0.1,
-        tau=0.3,
-        rsa_with=f"{of.models[0]}:0",
-    )
-    marks = ["measure", "model_a", "layer_a", "model_b", "layer_b", "variant", "reason"]
-    return audit_map(table, changes, pd.DataFrame(columns=marks))
-
-
-def contributions(of):
-    terms = [*of.features, " × ".join(of.features)]
+def contributions(user):
+    terms = [*user.features, " × ".join(user.features)]
     table = pd.DataFrame({"term": terms, "value": [0.1, -0.0001, 0.2]})
-    return waterfall(table, of.features)
+    return waterfall(table, user.features)
 
 
-# A new figure gets a line here, and with it all tests of this file.
-OF_LAYERS: dict[str, Callable[[Given], go.Figure]] = {
-    "profiles": lambda of: profiles(of.importance, scores_of(of.importance), of.features),
-    "similarity": lambda of: similarity_matrices(of.square, of.square),
-    "clustering": lambda of: similarity_matrices(of.square, of.square, order="clustering"),
-    "maps": lambda of: layer_maps(layer_map_of(dict.fromkeys(of.models, (0, 1))), of.importance),
-    "compare": lambda of: importance_scatter(
-        of.importance, (of.layers[0], of.layers[-1]), of.features, -0.001, 0.5
+# A new figure gets a line here, or one of an extension a test beside it.
+OF_LAYERS: dict[str, Callable[[UserTexts], go.Figure]] = {
+    "profiles": lambda user: profiles(user.importance, scores_of(user.importance), user.features),
+    "similarity": lambda user: similarity_matrices(user.square, user.square),
+    "clustering": lambda user: similarity_matrices(user.square, user.square, order="clustering"),
+    "maps": lambda user: layer_maps(
+        layer_map_of(dict.fromkeys(user.models, (0, 1))), user.importance
     ),
-    "terms": lambda of: term_matrices(dict.fromkeys(of.features, of.square)),
-    "values": lambda of: value_matrices(of.distances, of.features[0], of.layers),
-    "audit": audited,
+    "compare": lambda user: importance_scatter(
+        user.importance, (user.layers[0], user.layers[-1]), user.features, -0.001, 0.5
+    ),
+    "terms": lambda user: term_matrices(dict.fromkeys(user.features, user.square)),
 }
-DRAWN = OF_LAYERS | {
-    "stimuli": lambda of: stimulus_map(of.points, of.features[0], "nominal", of.values[0]),
+OF_FEATURES: dict[str, Callable[[UserTexts], go.Figure]] = {
     "waterfall": contributions,
-    "correlations": lambda of: feature_correlations(near_nothing(of.features)),
-    "counts": lambda of: feature_counts(
-        pd.DataFrame(dict.fromkeys(of.features, of.values)), [(f, "nominal") for f in of.features]
+    "correlations": lambda user: feature_correlations(near_nothing(user.features)),
+    "counts": lambda user: feature_counts(
+        pd.DataFrame(dict.fromkeys(user.features, user.values)),
+        [(feature, "nominal") for feature in user.features],
     ),
 }
-PLAIN = Given()
-MARKUP = Given(("<b>f</b>", "$x$ & %{y}"), ("<i>m</i>", "very long " * 20), ("<u>v</u>", "$z$"))
-NAMES = Names(
-    features={"f_one": "Erstes <Merkmal>", "f_two": "عدد الكلمات"},
-    models={"m_one": "Das $ Modell", "m_two": "模型"},
-)
-REGIONS = Names(layers={"m_two:0": "V1 <left>", "m_two:1": "IT"})
-# What clicks, colours and groups go by, and what is never written.
-HIDDEN = ("customdata", "legendgroup", "uid")
 
 
-def written(figure):
-    def texts(of):
-        if isinstance(of, dict):
-            return [t for key, value in of.items() if key not in HIDDEN for t in texts(value)]
-        if isinstance(of, list | tuple):
-            return [t for value in of for t in texts(value)]
-        return [of] if isinstance(of, str) else []
-
-    return "\n".join(texts(json.loads(figure.to_json())))
-
-
-@pytest.mark.parametrize("name", DRAWN)
-def test_names_that_are_given_are_written_and_identifiers_are_not(name):
-    with naming(NAMES):
-        text = written(DRAWN[name](PLAIN))
-    assert not any(identifier in text for identifier in (*PLAIN.features, *PLAIN.models))
-    called = ("Erstes &lt;Merkmal&gt;", "\u2068عدد الكلمات\u2069", "Das &#36; Modell", "模型")
-    assert any(one in text for one in called)
-    assert "<Merkmal>" not in text and "Das $" not in text
-
-
-@pytest.mark.parametrize("name", OF_LAYERS)
-def test_names_of_layers_are_written_where_they_are_given(name):
-    with naming(REGIONS):
-        text = written(DRAWN[name](PLAIN))
-    assert "IT" in text and "V1" not in written(DRAWN[name](PLAIN))
-    assert "<left>" not in text
-    assert not any(wrong in text for wrong in ("m_two layer", "m_two, layer", "m_two 1"))
-
-
-@pytest.mark.parametrize("name", DRAWN)
-def test_features_have_no_underscores_and_nothing_is_minus_nothing(name):
-    text = written(DRAWN[name](PLAIN))
-    assert not any(identifier in text for identifier in PLAIN.features)
-    assert not any(f"{sign}0.{'0' * n}\n" in f"{text}\n" for sign in "-−" for n in (1, 2, 3))
-    assert "-0.0" not in text and "−0.00" not in text.replace("−0.001", "")
-
-
-@pytest.mark.parametrize("name", DRAWN)
-def test_what_a_user_wrote_is_text_and_no_markup(name):
-    figure = DRAWN[name](MARKUP)
-    text = written(figure)
-    assert "&lt;" in text or "&#36;" in text
-    assert not [tag for tag in ("<b>f", "<i>", "<u>", "$", "long " * 20) if tag in text]
-    assert all(trace.hovertemplate in (None, HOVER) for trace in figure.data)
-    # Plotly, which checks each property, takes it; ground and text are left to the page.
-    go.Figure(figure.to_dict())
-    assert figure.layout.paper_bgcolor == figure.layout.plot_bgcolor == "rgba(0,0,0,0)"
-    assert figure.layout.font.color in (None, "#444")
+@pytest.mark.parametrize("name", [*OF_LAYERS, *OF_FEATURES])
+def test_texts_are_those_of_the_user_and_nothing_else(name):
+    check_texts((OF_LAYERS | OF_FEATURES)[name], of_layers=name in OF_LAYERS)
 
 
 def test_names_hold_inside_and_in_their_own_thread_only():

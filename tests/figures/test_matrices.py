@@ -1,4 +1,4 @@
-"""Matrices of layers, and maps of layers, stimuli and values: all stands where its table says."""
+"""Matrices and maps of layers: all stands where its table says."""
 
 from itertools import product
 
@@ -9,11 +9,10 @@ from helpers.figure_tables import FEATURES, layer_map_of, named, of_type, square
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from mlem_core.extensions.stimulus_maps.figures import stimulus_map
 from mlem_core.figures.maps import layer_maps
 from mlem_core.figures.similarity import similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations
-from mlem_core.figures.style import GREY, Annotations
+from mlem_core.figures.style import Annotations
 from mlem_core.figures.terms import term_matrices
 
 COUNTS = {"m:x": 12, "b": 31}
@@ -157,20 +156,6 @@ def test_matrices_of_terms_share_one_scale_and_leave_the_diagonal_blank():
     assert figure.layout.coloraxis.cmax == -figure.layout.coloraxis.cmin == pytest.approx(largest)
 
 
-def four(values):
-    """Four stimuli with these values of a feature `f`."""
-    points = pd.DataFrame({"stimulus": [4, 7, 9, 11], "x": [0.0, 1, 2, 3], "y": [3.0, 2, 1, 0]})
-    return points.assign(label=["one", "two", "three", "four"], f=values)
-
-
-def places(traces):
-    return {
-        int(row[0]): (x, y)
-        for trace in traces
-        for row, x, y in zip(trace.customdata, trace.x, trace.y, strict=True)
-    }
-
-
 def test_layer_maps_have_a_point_a_layer_and_equal_scales():
     table = layer_map_of({"a": (2, 0, 1), "b": (2, 0, 1)})
     figure = layer_maps(table)
@@ -181,14 +166,3 @@ def test_layer_maps_have_a_point_a_layer_and_equal_scales():
         np.testing.assert_array_equal(trace.x, own["x"])
         np.testing.assert_array_equal(trace.y, own["y"])
         assert [list(c) for c in trace.customdata] == [[model, n] for n in (0, 1, 2)]
-
-
-@pytest.mark.parametrize(
-    ("kind", "values"), [("ordered", [1.0, 2.5, np.nan, 2.5]), ("nominal", ["u", "v", None, "v"])]
-)
-def test_every_stimulus_is_on_its_map_and_missing_ones_are_grey(kind, values):
-    figure = stimulus_map(four(values), "f", kind, "a layer")
-    assert places(figure.data) == {4: (0, 3), 7: (1, 2), 9: (2, 1), 11: (3, 0)}
-    (missing,) = named(figure, "missing")
-    assert missing.marker.color == GREY
-    assert list(missing.hovertext) == ["three<br>f: missing"]

@@ -1,21 +1,12 @@
-"""Lines, values, terms, counts, two analyses, the audit: what is drawn is what the tables say."""
+"""Lines, terms and counts: what is drawn is what the tables say."""
 
 from itertools import product
 
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.figure_tables import (
-    FEATURES,
-    mean_importance,
-    named,
-    of_type,
-    repetition_distances,
-    scores_of,
-)
+from helpers.figure_tables import FEATURES, mean_importance, named, scores_of
 
-from mlem_core.extensions.audit.figures import audit_map
-from mlem_core.extensions.value_coding.figures import value_matrices
 from mlem_core.figures.compare import importance_scatter
 from mlem_core.figures.context import with_interactions
 from mlem_core.figures.profiles import profiles
@@ -122,33 +113,6 @@ def test_the_strongest_interactions_follow_the_features():
     assert with_interactions(importance[:2], ["a"]) == ["a"]
 
 
-THREE = [("m", 0), ("m", 4), ("n", 1)]
-VALUES = ["<b>noun</b>", "verb", "a value, one", "a value, two"]
-
-
-@pytest.fixture
-def distances():
-    """Of every two values in three layers; no pair of stimuli has the second value twice."""
-    table = repetition_distances(THREE, "pos", VALUES)
-    table.loc[(table["value_a"] == "verb") & (table["value_b"] == "verb"), "n_pairs"] = 0
-    return table
-
-
-def test_matrices_of_values_share_a_scale_and_leave_out_what_no_pair_tells(distances):
-    figure = value_matrices(distances, "pos", THREE[:2])
-    # The layer that is not drawn counts too.
-    assert figure.layout.coloraxis.cmin == 0
-    assert figure.layout.coloraxis.cmax == pytest.approx(distances["distance"].max())
-    for trace, (model, layer) in zip(of_type(figure, "heatmap"), THREE[:2], strict=True):
-        rows = distances[(distances["model"] == model) & (distances["layer"] == layer)]
-        np.testing.assert_allclose(trace.z, np.transpose(trace.z))
-        for row in rows.itertuples():
-            i, j = VALUES.index(row.value_a), VALUES.index(row.value_b)
-            seen = row.n_pairs > 0
-            np.testing.assert_equal(trace.z[i][j], row.distance if seen else np.nan)
-            assert (f"{row.n_pairs} pairs" in trace.hovertext[i][j]) == seen
-
-
 def test_counts_are_the_counts_of_the_table():
     table = pd.DataFrame(
         {"pos": ["Noun", "Verb", "Noun", None] * 20, "length": [3.0, np.nan, 3.0, 10.0] * 20}
@@ -181,42 +145,3 @@ def test_a_waterfall_runs_from_0_to_the_similarity_with_its_intervals():
     drawn = first.to_json()
     first.update_layout(margin_t=99).update_yaxes(range=[0, 1])
     assert waterfall(sure, FEATURES).to_json() == drawn
-
-
-MARKED = ["measure", "model_a", "layer_a", "model_b", "layer_b", "variant", "reason", "severity"]
-MARKS = pd.DataFrame(
-    [
-        ("profiles", "a", 1, "", -1, "without-first", "f matters most, not g", 4.0),
-        ("scores", "a", 1, "", -1, "without-first", "ρ is 0.1 instead of 0.4", 0.0),
-        ("scores", "a", 0, "", -1, "random-weights", "random weights reach ρ = 0.4", 2.0),
-        ("rsa", "a", 0, "<b>", 2, "cosine", "RSA is 0.9 instead of 0.1", 4.0),
-    ],
-    columns=MARKED,
-)
-
-
-def test_the_map_of_the_audit_shows_every_quantity_and_dots_the_marked():
-    frame = pd.DataFrame([("a", 0), ("a", 1), ("<b>", 2)], columns=["model", "layer"])
-    layers = frame.assign(position0_ranks=[0.1, 0.7, np.nan], mean_cosine=[-0.2, 0.6, 0.3])
-    layers = layers.assign(outlier_share=[0.0, 0.9, 0.2], n_outliers=[0, 2, 1], n_units=50)
-    first = frame.assign(variant="without-first", rsa_change=[-0.3, 0.8, 0.1], rho=0.1)
-    random = frame[:2].assign(variant="random-weights", rsa_change=0.0, rho=[0.4, 0.1])
-    changes = pd.concat([first, random], ignore_index=True)
-    changes = changes.assign(rho_before=0.4, tau=0.5, rsa_with="a:0")
-    figure = audit_map(layers, changes, MARKS)
-    heat, dots = figure.data
-    rows = [text.replace(":<br>", ": ") for text in figure.layout.yaxis.ticktext]
-    # Between the two models stands an empty column.
-    values = dict(zip(rows, np.delete(np.array(heat.z, dtype=float), 2, axis=1), strict=True))
-    for row, expected in {
-        "position 0: share of variance": [0.1, 0.7, np.nan],
-        "outlier units: share of variance": [0.0, 0.9, 0.2],
-        "mean cosine": [0.0, 0.6, 0.3],
-        "without position 0: change of RSA": [0.3, 0.8, 0.1],
-        "random weights: share of ρ": [1.0, 0.25, np.nan],
-        "with cosine distance: change of RSA": [np.nan] * 3,
-    }.items():
-        np.testing.assert_allclose(values[row], expected, err_msg=row)
-    at = [(x, rows[y]) for x, y in zip(dots.x, dots.y, strict=True)]
-    assert at == [(1, "without position 0: change of RSA"), (0, "random weights: share of ρ")]
-    assert "f matters most, not g<br>ρ is 0.1" in dots.hovertext[0]

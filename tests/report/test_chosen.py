@@ -35,7 +35,7 @@ def kept(example, figure, **more):
 @pytest.mark.slow
 def test_it_is_drawn_again_as_it_was_with_what_was_selected(example, tmp_path):
     context = FigureContext.from_analysis(example, Store(tmp_path))
-    for figure in ("why", "audit"):
+    for figure in ("why", "profiles"):
         chosen = Chosen(figure, examples.ID, example.select(), PAIR)
         first = chosen.drawn(context)
         again = kept(example, figure).drawn(context)
@@ -47,9 +47,8 @@ def test_it_is_drawn_again_as_it_was_with_what_was_selected(example, tmp_path):
     made = chosen.drawn(context)
     assert set(made.data["term"]) == {"tense", "number", "unexplained"}
     assert made.title == "Why smollm2 layer 6 and minilm layer 3 are similar"
-    colored = kept(example, "two_layers", options={"color": "tense"})
-    made = colored.drawn(context)
-    assert "coloured by tense" in made.caption
+    made = kept(example, "similarity", options={"order": "clustering"}).drawn(context)
+    assert "dendrogram" in {trace.name for trace in made.figure.data}
 
 
 def test_words_and_names_are_the_users(example, tmp_path):
@@ -70,9 +69,10 @@ def test_words_and_names_are_the_users(example, tmp_path):
 
 
 def test_what_cannot_be_drawn_says_why(example, tmp_path):
-    chosen = kept(example, "two_layers")
+    chosen = kept(example, "compare")
+    alone = replace(chosen, selection=example.select(layers=PAIR[:1]))
     with refused("two layers"):
-        chosen.drawn(FigureContext.from_analysis(example))
+        alone.drawn(FigureContext.from_analysis(example))
     gone = replace(chosen, selection=replace(chosen.selection, features=("mood",)))
     with refused("'mood'"):
         gone.drawn(FigureContext.from_analysis(example, Store(tmp_path)))
@@ -103,7 +103,7 @@ def test_no_identifier_is_left_in_words(tmp_path):
     shown = FigureContext(analysis, analysis.select(), store, drawing=drawing)
     made = {name: draw(name, shown) for name in FIGURES}
     made = {name: one for name, one in made.items() if one is not None}
-    assert {"profiles", "values_matrices", "two_layers", "why"} <= set(made)
+    assert {"profiles", "similarity", "why"} <= set(made)
     for name, one in made.items():
         drawn = json.loads(
             one.figure.to_json(),

@@ -14,6 +14,7 @@ from helpers.inputs import for_each, in_files, noise, probing, refused
 
 from mlem_core import Store, run
 from mlem_core.cli.commands import main
+from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.report import rerun as rerunning
 from mlem_core.report.analysis_tables import TableOptions
 from mlem_core.report.archive import write_archive
@@ -39,7 +40,8 @@ def analysis(folder):
 
 @pytest.fixture(scope="module")
 def path(analysis, folder):
-    store, options = Store(folder / "cache"), TableOptions(bootstrap=20, similarities=("cka",))
+    others = tuple(SIMILARITIES)[1:2]  # the first is RSA
+    store, options = Store(folder / "cache"), TableOptions(bootstrap=20, similarities=others)
     return write_archive(analysis, folder / "all.zip", store, options, images=False)
 
 
@@ -66,7 +68,8 @@ def test_the_zip_has_all_that_analyze_writes_and_no_path_of_the_machine(path, an
     assert b'<script src="plotly.min.js">' in files["figures/profiles.html"]
     assert b"citep{salle2024}" in files["methods.tex"] and b"@article" in files["references.bib"]
     tables = json.loads(files["manifest.json"])["tables"]
-    assert {"intervals.csv", "similarity_cka.csv"} < {*tables} < {*files}
+    others = {f"similarity_{name}.csv" for name in [*SIMILARITIES][1:2]}
+    assert {"intervals.csv", *others} < {*tables} < {*files}
     assert not [name for name, data in files.items() if folder.name.encode() in data]
 
 

@@ -11,7 +11,6 @@ from helpers.inputs import for_each, in_files, noise, probing
 
 from mlem_core import Store, run
 from mlem_core.analysis.context import FITS, SelectionContext
-from mlem_core.extensions.stimulus_maps.figures import map_caption
 from mlem_core.figures import captions
 from mlem_core.figures.captions import FLAGGED, FOLDS, basis_sentence
 from mlem_core.figures.compare import compare_caption
@@ -60,7 +59,6 @@ TESTED = profiles_caption(SURE, flagged=True)
     (similarity_caption(SURE, flagged=False), "agreement: Spearman's ρ = .63)."),
     (compare_caption(SURE, flagged=False), "95 % CI over sentences and words."),
     (compare_caption(PLAIN, flagged=False), FOLDS),
-    (map_caption(1_000, 1_200), "random sample of 1,000"),
     (TESTED, "Dotted: feature ceiling."),
     (captions.scores(WHETHER), "ridge penalty α"),
     (captions.scores(OF_VALUES), "strength β"),
@@ -75,7 +73,6 @@ def test_what_is_said(said, expected):
     "said, not_there",
     (profiles_caption(PLAIN, flagged=False), ("95 %", "Triangles", "ceiling")),
     (TESTED, (FOLDS,)),
-    (map_caption(1_000, 1_000), ("sample",)),
     (similarity_caption(PLAIN, flagged=False), ("agreement",)),
     (captions.scores(WHETHER), ("β",)),
 )

@@ -1,14 +1,18 @@
-"""Maps of the stimuli: stress by the distances of the points, and a canvas without maps."""
+"""Maps of the stimuli: their stress, their figures, and a canvas without maps."""
 
 import numpy as np
+import pandas as pd
 import pytest
+from helpers.figure_tables import check_texts, named
 from helpers.inputs import finished, refused, three_layers
 from scipy.spatial.distance import pdist
 
-from mlem_core import stimulus_map
+import mlem_core
 from mlem_core.extensions.stimulus_maps.computation import MAP
+from mlem_core.extensions.stimulus_maps.figures import map_caption, stimulus_map
 from mlem_core.figures.canvas import CANVAS_MAPS, canvas_data, lacking_maps
-from mlem_core.figures.context import FigureContext
+from mlem_core.figures.plots import FigureContext, draw
+from mlem_core.figures.style import GREY
 
 
 def context_of(planted):
@@ -19,7 +23,7 @@ def test_a_map_has_all_stimuli_and_the_stress_of_its_points(tmp_path):
     planted = finished(tmp_path, *three_layers(tmp_path))
     analysis, store, layer = planted.analysis, planted.store, ("m", 1)
     assert MAP.find(context_of(planted), layer=layer) is None
-    points = stimulus_map(analysis, *layer, store)
+    points = mlem_core.stimulus_map(analysis, *layer, store)
     assert list(points["stimulus"]) == list(range(len(analysis.stimuli)))
     layer_map = MAP.find(context_of(planted), layer=layer)
     np.testing.assert_array_equal(layer_map.points, points[["x", "y"]])
@@ -28,7 +32,7 @@ def test_a_map_has_all_stimuli_and_the_stress_of_its_points(tmp_path):
     stress = np.sqrt(((near - far) ** 2).sum() / (near @ near))
     assert layer_map.stress == pytest.approx(stress, rel=1e-5)
     with refused("did you mean m:"):
-        stimulus_map(analysis, "m", 33, store)
+        mlem_core.stimulus_map(analysis, "m", 33, store)
 
 
 def test_the_canvas_has_maps_only_where_an_extension_adds_them(tmp_path, monkeypatch):
@@ -47,3 +51,54 @@ def test_the_canvas_has_maps_only_where_an_extension_adds_them(tmp_path, monkeyp
     without = canvas_data(context)
     assert without["maps"] is None and not {"sentences", "features", "colour"} & {*without}
     assert lacking_maps(context) == []
+
+
+def four(values):
+    """Four stimuli with these values of a feature `f`."""
+    points = pd.DataFrame({"stimulus": [4, 7, 9, 11], "x": [0.0, 1, 2, 3], "y": [3.0, 2, 1, 0]})
+    return points.assign(label=["one", "two", "three", "four"], f=values)
+
+
+def places(traces):
+    return {
+        int(row[0]): (x, y)
+        for trace in traces
+        for row, x, y in zip(trace.customdata, trace.x, trace.y, strict=True)
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"), [("ordered", [1.0, 2.5, np.nan, 2.5]), ("nominal", ["u", "v", None, "v"])]
+)
+def test_every_stimulus_is_on_its_map_and_missing_ones_are_grey(kind, values):
+    figure = stimulus_map(four(values), "f", kind, "a layer")
+    assert places(figure.data) == {4: (0, 3), 7: (1, 2), 9: (2, 1), 11: (3, 0)}
+    (missing,) = named(figure, "missing")
+    assert missing.marker.color == GREY
+    assert list(missing.hovertext) == ["three<br>f: missing"]
+
+
+def coloured_points(user):
+    points = {"stimulus": [0, 1], "x": [0.0, 1.0], "y": [0.0, 1.0], "label": list(user.values)}
+    table = pd.DataFrame({**points, user.features[0]: list(user.values)})
+    return stimulus_map(table, user.features[0], "nominal", user.values[0])
+
+
+def test_texts_are_those_of_the_user_and_captions_name_a_sample():
+    check_texts(coloured_points, of_layers=False)
+    assert "random sample of 1,000" in map_caption(1_000, 1_200)
+    assert "sample" not in map_caption(1_000, 1_000)
+
+
+def test_two_layers_are_a_scatter_and_two_maps(tmp_path):
+    planted = finished(tmp_path, *three_layers(tmp_path))
+    context = context_of(planted)
+    figure, maps = draw("two_layers", context), [draw(f"stimulus_map_{side}", context)
+                                                 for side in "ab"]  # fmt: skip
+    for axis, layer_map in zip(("x2", "x3"), maps, strict=True):
+        drawn = places([trace for trace in figure.figure.data if trace.xaxis == axis])
+        assert drawn == places(layer_map.figure.data)
+    assert (
+        figure.figure.layout.xaxis.title.text
+        == draw("compare", context).figure.layout.xaxis.title.text
+    )

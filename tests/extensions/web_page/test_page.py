@@ -13,6 +13,7 @@ from helpers.inputs import for_each
 
 from mlem_core.cli.commands import main
 from mlem_core.figures.canvas import NO_NUMBER
+from mlem_core.pairs.similarities import SIMILARITIES
 
 SECRET = "elsewhere"
 
@@ -47,7 +48,7 @@ def page_of(out, *options):
     return page + content, json.loads(content)
 
 
-@for_each("more", [], ["--similarity=cka"], ["--chance=20"])
+@for_each("more", *[[f"--similarity={name}"] for name in [*SIMILARITIES][:2]], ["--chance=20"])
 def test_a_result_with_intervals_is_a_page(out, more):
     source, bounded = out.parent, out.with_name("bounded")
     stimuli, model = f"--stimuli={source / SECRET}.csv", f"--representations=m={source}/m.npz"

@@ -1,0 +1,3 @@
+"""What the figures of values are exported from: an analysis with a feature coded by value."""
+
+FIGURE_SOURCES = {"values_matrices": lambda sources: sources.context(sources.small)}
