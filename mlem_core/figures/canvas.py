@@ -24,7 +24,7 @@ from mlem_core.extending import Check, entry_modules, functions, panels, resolve
 from mlem_core.figures.context import FigureContext
 from mlem_core.figures.style import PALETTE, SEQUENTIAL, SIGNIFICANT
 from mlem_core.inference.explanation_text import Explanation, settled
-from mlem_core.inference.intervals import SMALL_IDENTITY, FamilyOfTests
+from mlem_core.inference.intervals import SMALL_IDENTITY
 from mlem_core.measures.decomposition import UNEXPLAINED, is_identity, sort_terms
 
 Canvas = dict[str, Any]
@@ -66,7 +66,8 @@ def canvas_data(context: FigureContext, progress: str = "") -> Canvas:
     numbers are None. `progress` is that of `pair_data`.
     """
     layers, maps = context.selection.layers, canvas_maps()
-    shared = "canvas", repr(context.names), *_shown_matrices(context)
+    similarity = "RSA" if context.compared is None else context.compared.similarity.name
+    shared = "canvas", repr(context.names), similarity, context.similarity_tests is None
     return {
         **context.once(shared, lambda: _shared_content(context)),
         "pair": [layers.index(layer) for layer in context.pair],
@@ -93,18 +94,20 @@ def pair_data(context: FigureContext, progress: str = "") -> Canvas:
     }
 
 
-def _shown_matrices(context: FigureContext) -> tuple[str, bool]:
-    """Key of the two matrices: the similarity, and whether it is tested."""
-    name = "RSA" if context.compared is None else context.compared.similarity.name
-    return name, context.similarity_tests is None
-
-
 def _shared_content(context: FigureContext) -> Canvas:
     """Content that every two layers share."""
-    layers = context.selection.layers
+    layers, names = context.selection.layers, context.names
     return {
-        "layers": _layers(context, layers),
-        "models": {model: context.names.model(model) for model, _ in layers},
+        "layers": [
+            {
+                "model": layer[0],
+                "number": layer[1],
+                "title": names.layer_title(layer),
+                "tick": names.own(layer) or str(layer[1]),
+            }
+            for layer in layers
+        ],
+        "models": {model: names.model(model) for model, _ in layers},
         "similarity": _similarity(context),
         "palette": list(PALETTE),
         "ramp": list(SEQUENTIAL),
@@ -188,47 +191,23 @@ def _dominated(context: FigureContext) -> list[str]:
     ]
 
 
-def _layers(context: FigureContext, layers: Sequence[Layer]) -> list[dict[str, Any]]:
-    """Model, number and title of each layer, and its tick."""
-    names = context.names
-    return [
-        {
-            "model": layer[0],
-            "number": layer[1],
-            "title": names.layer_title(layer),
-            "tick": names.own(layer) or str(layer[1]),
-        }
-        for layer in layers
-    ]
-
-
 def _similarity(context: FigureContext) -> list[dict[str, Any]]:
     """The two matrices: name, label, values, and the cells where chance gives as much."""
-    results, other = context.results, context.compared
-    square, name = results.similarity_rsa, "RSA"
-    tested: FamilyOfTests | None = context.similarity_tests
+    results, other, tested = context.results, context.compared, context.similarity_tests
+    square, name, label = results.similarity_rsa, "RSA", "Similarity of layers"
     if other is not None:
         square, name, tested = other.square, other.similarity.short, None
-    table, places = None if tested is None else tested.table, list(square.index)
-    distances, profiles = np.zeros((2, 0), int), np.zeros((2, 0), int)
-    if table is not None:
-        at = {layer: place for place, layer in enumerate(places)}
-        both = np.array([table[side].map(at) for side in ("layer_a", "layer_b")], dtype=int)
-        distances = both[:, table["rsa_p_corrected"].to_numpy() >= SIGNIFICANT]
-        profiles = both[:, table["weighted_tau_lower"].to_numpy() <= 0]
+        label = f"Similarity ({name})"
+    distances, profiles = list[list[int]](), list[list[int]]()
+    if tested is not None:
+        table, places = tested.table, {layer: place for place, layer in enumerate(square.index)}
+        pairs = np.column_stack([table[side].map(places) for side in ("layer_a", "layer_b")])
+        distances = pairs[table["rsa_p_corrected"].to_numpy() >= SIGNIFICANT].tolist()
+        profiles = pairs[table["weighted_tau_lower"].to_numpy() <= 0].tolist()
+    tau = packed(results.similarity_profiles.to_numpy())
     return [
-        {
-            "name": name,
-            "label": "Similarity of layers" if name == "RSA" else f"Similarity ({name})",
-            "values": packed(square.to_numpy()),
-            "chance": distances.T.tolist(),
-        },
-        {
-            "name": "τ",
-            "label": "by feature importance",
-            "values": packed(results.similarity_profiles.to_numpy()),
-            "chance": profiles.T.tolist(),
-        },
+        {"name": name, "label": label, "values": packed(square.to_numpy()), "chance": distances},
+        {"name": "τ", "label": "by feature importance", "values": tau, "chance": profiles},
     ]
 
 

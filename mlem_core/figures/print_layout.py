@@ -285,12 +285,6 @@ def inside(figure: go.Figure) -> tuple[float, float]:
     return layout.width - margin.l - margin.r, layout.height - margin.t - margin.b
 
 
-def has_line_panels(figure: go.Figure) -> bool:
-    """Whether all panels are of lines, each with a scale of its own."""
-    free = not any(axis.scaleanchor for axis in figure.select_yaxes())
-    return free and all(trace.type in ("scatter", "violin") for trace in figure.data)
-
-
 def set_near(figure: go.Figure, rows: Sequence[Sequence[Panel]], most: float) -> None:
     """Set rows as near as their texts allow, and lower where the figure is over `most` px."""
     full = len(rows) == 1 and np.ptp(rows[0][0].y.domain) > 0.99
@@ -350,7 +344,9 @@ def _heights(
 
     Rows are lower where the figure would be higher than `most`.
     """
-    (across, up), lines = inside(figure), has_line_panels(figure)
+    across, up = inside(figure)
+    free = not any(axis.scaleanchor for axis in figure.select_yaxes())
+    lines = free and all(trace.type in ("scatter", "violin") for trace in figure.data)
     across -= max(0.0, max(_names(one.y)[0] for one in rows[0]) - figure.layout.margin.l)
     high, least = [], []
     for row in rows:

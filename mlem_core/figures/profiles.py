@@ -93,7 +93,7 @@ def profiles(
     labels, colors = feature_labels(features, LEGEND), feature_colors(features)
     lines = profile_lines(importance, scores, annotations.intervals)
     highest = 1.05 * float(np.nanmax([line.mean.max() for line in lines.values()], initial=0.0))
-    unit = parenthesized_unit(value)
+    unit = value.rpartition("(")[2].rstrip(")")
     traces: list[Trace] = []
     for model, (ref, first) in zip(models, places, strict=True):
         numbers = importance.loc[importance["model"] == model, "layer"]
@@ -162,11 +162,6 @@ def _mark_layers(layout: dict[str, Any], marked: Sequence[tuple[int, int]], ref:
         look = {"xanchor": "left", "yanchor": "top", "xshift": 2, "font": {"color": GREY}}
         text = f"<b>{', '.join(names)}</b>"
         layout["annotations"].append(note(text, layer, 1, ref, "y", **look))
-
-
-def parenthesized_unit(value: str) -> str:
-    """The unit in parentheses behind what a value is."""
-    return value.rpartition("(")[2].rstrip(")")
 
 
 class Line(NamedTuple):

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from mlem_core.analysis.results import Results
 from mlem_core.base.text import fraction
-from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name, parse_layer
+from mlem_core.base.typing import FloatArray, Layer, layer_name, parse_layer
 from mlem_core.figures.captions import FLAGGED, joined, tau_by_chance
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.matrix import (
@@ -57,7 +57,7 @@ from mlem_core.figures.style import (
     wrapped,
 )
 from mlem_core.measures.similarity import agreement
-from mlem_core.pairs.similarities import SIMILARITIES
+from mlem_core.pairs.similarities import RSA, SIMILARITIES
 
 Pair = tuple[Layer, Layer]
 # px; of a matrix that has the figure for itself, of one of two below each other, and of two halves
@@ -97,8 +97,10 @@ def similarity_matrices(
     """
     layers = [parse_layer(name) for name in rsa.index]
     of = grid(layers, order, rsa.to_numpy(dtype=np.float64))
+    other = SIMILARITIES[str(rsa.columns.name or RSA)]
+    agnostic = Measure(other.name, other.name, other.title, other.unit, other.short)
     matrices = []
-    for square, measure in ((profiles, TAU), (rsa, _axis_measure(rsa))):
+    for square, measure in ((profiles, TAU), (rsa, agnostic)):
         hover = interval_texts(annotations.intervals, profiles.index, measure.column)
         flags = annotations.flags.get(measure.key, {})
         flags = {pair: f"flagged: {why}" for pair, why in flags.items() if why}
@@ -117,14 +119,6 @@ class Measure(NamedTuple):
 
 
 TAU = Measure("tau", "weighted_tau", "by feature importance", "weighted Kendall τ", "τ")
-
-
-def _axis_measure(square: pd.DataFrame) -> Measure:
-    """RSA, or the similarity that the axis of the columns is called by."""
-    similarity = SIMILARITIES[str(square.columns.name or "rsa")]
-    return Measure(
-        similarity.name, similarity.name, similarity.title, similarity.unit, similarity.short
-    )
 
 
 class Matrix(NamedTuple):
@@ -165,7 +159,7 @@ def matrix_figure(
     tree: list[Trace] = []
     if of.tree is not None:
         line, end = dendrogram(of)
-        tree = [line]
+        tree, highest = [line], float(of.tree[-1, 2]) if len(of.tree) else 0.0
     # Below each other both leave room for the tree, so that they are of one size.
     ends = [
         (start, end if matrix.measure is not TAU or arranged == "column" else of.span[1])
@@ -177,19 +171,21 @@ def matrix_figure(
             drawn.append(model_strip(of))
         if matrix.measure is not TAU and tree:
             drawn += tree
-            scale = _tree_scale(of, end, ref, matrix.measure.short)
-            layout["annotations"].append(scale)
+            # The scale below the dendrogram, with the values at its ends.
+            scale = f"1 − {matrix.measure.short}<br>0 to {as_number(highest, 2)}"
+            look = {"yanchor": "top", "font": {"size": SIZE - 2}}
+            layout["annotations"].append(note(scale, (of.span[1] + end) / 2, 0, ref, "y", **look))
         traces += place_in_panel(ref, drawn)
         left = place == 0 or arranged == "column"
         # Below each other there is little room at their sides.
         side_by_side = left and arranged != "column"
         layout["annotations"] += around.annotations(ref, left=side_by_side)
         if several:
-            measure_text = ": ".join(filter(None, matrix.measure[2:4]))
-            fits = len(measure_text) < _LONG or arranged == "halves"
-            title = panel_title(measure_text if fits else matrix.measure.unit, ref)
+            title = ": ".join(filter(None, (matrix.measure.title, matrix.measure.unit)))
+            fits = len(title) < _LONG or arranged == "halves"
             middle = {"x": float(of.edges[[0, -1]].mean()), "xref": f"x{ref}"}
-            layout["annotations"].append(title | middle)
+            text = title if fits else matrix.measure.unit
+            layout["annotations"].append(panel_title(text, ref) | middle)
         if pair is not None:
             i, j = (of.rows[of.layers.index(layer)] for layer in pair)
             shapes, texts = outline(of, pair, float(matrix.values[i, j]), ref)
@@ -201,9 +197,7 @@ def matrix_figure(
     if len(of.layers) > MOST_POINTS:
         layout["hoverdistance"] = -1  # points are far apart
     _arrange(layout, of, arranged, ends, around.below)
-    units = "; ".join(
-        shown_matrix.measure.unit or shown_matrix.measure.short for shown_matrix in matrices
-    )
+    units = "; ".join(matrix.measure.unit or matrix.measure.short for matrix in matrices)
     _set_scale(layout, of, arranged, around, units)
     # Checking each property would take half of the time; the tests check them.
     return go.Figure(traces, layout, _validate=False)
@@ -262,13 +256,6 @@ def set_scale(figure: go.Figure, ticks: Mapping[float, str], colors: Any = DIVER
     figure.update_layout(coloraxis=axis)
 
 
-def _tree_scale(of: Grid, end: float, ref: str, short: str) -> dict[str, Any]:
-    """Scale below the dendrogram, with the values at its ends."""
-    highest = float(of.tree[-1, 2]) if of.tree is not None and len(of.tree) else 0.0
-    text, middle = f"1 − {short}<br>0 to {as_number(highest, 2)}", (of.span[1] + end) / 2
-    return note(text, middle, 0, ref, "y", yanchor="top", font={"size": SIZE - 2})
-
-
 def _matrix_traces(of: Grid, matrix: Matrix, *, dots: bool) -> list[Trace]:
     """The heatmap, points for hovering and selecting, and a dot in each flagged cell."""
     measure = matrix.measure
@@ -317,7 +304,11 @@ def _points(of: Grid, matrix: Matrix, flagged: Mapping[tuple[int, int], str]) ->
         ends = [f"{names[run[0]]} to {labels[run[-1]]}" for run in parts]
         means = as_numbers(run_means(values, parts).ravel())
         apart = np.where(np.eye(len(values), dtype=bool), -np.inf, np.nan_to_num(values, nan=-9.0))
-        best = [_largest(apart, parts[i], parts[j]) for i, j in zip(rows, columns, strict=True)]
+        best = []
+        for i, j in zip(rows, columns, strict=True):
+            block = apart[np.ix_(parts[i], parts[j])]
+            a, b = np.unravel_index(block.argmax(), block.shape)
+            best.append((int(parts[i][a]), int(parts[j][b])))
         hover = [
             f"{ends[i]} and {ends[j]}<br>mean {unit} = {mean}<br>largest {as_number(values[a, b])}:"
             f" {names[a]} and {names[b]}"
@@ -336,30 +327,21 @@ def _points(of: Grid, matrix: Matrix, flagged: Mapping[tuple[int, int], str]) ->
     }
 
 
-def _largest(values: FloatArray, one: IntArray, other: IntArray) -> tuple[int, int]:
-    """The two layers of two runs that are the most similar ones."""
-    i, j = np.unravel_index(values[np.ix_(one, other)].argmax(), (len(one), len(other)))
-    return int(one[i]), int(other[j])
-
-
 def interval_texts(table: pd.DataFrame | None, names: pd.Index, measure: str) -> np.ndarray:
     """(n_layers, n_layers) what hovering over a cell says of its interval and test."""
     texts = np.full((len(names), len(names)), "", dtype=object)
     if table is None or f"{measure}_lower" not in table:
         return texts
-    place = {name: at for at, name in enumerate(names)}
     low, high = (as_numbers(table[f"{measure}_{end}"].to_numpy()) for end in ("lower", "upper"))
-    told = [f"<br>95 % CI {a} to {b}" for a, b in zip(low, high, strict=True)]
+    pairs = zip(low, high, strict=True)
+    told = np.array([f"<br>95 % CI {a} to {b}" for a, b in pairs], dtype=object)
     if f"{measure}_p_corrected" in table:
-        p = table[f"{measure}_p_corrected"].tolist()
-        more = (f"<br>other than 0: p {as_p(one)} (corrected)" for one in p)
-        told = [text + test for text, test in zip(told, more, strict=True)]
+        tests = table[f"{measure}_p_corrected"].map(as_p)
+        told += ("<br>other than 0: p " + tests + " (corrected)").to_numpy(dtype=object)
     if measure != TAU.column and "chosen_from" in table:
-        choices = (f"<br>the largest of {n:,} pairs" * (n > 0) for n in table["chosen_from"])
-        told = [text + choice for text, choice in zip(told, choices, strict=True)]
-    for one, other, text in zip(table["layer_a"], table["layer_b"], told, strict=True):
-        a, b = place[one], place[other]
-        texts[a, b] = texts[b, a] = text
+        told += [f"<br>the largest of {n:,} pairs" * (n > 0) for n in table["chosen_from"]]
+    a, b = (names.get_indexer(table[side]) for side in ("layer_a", "layer_b"))
+    texts[a, b] = texts[b, a] = told
     return texts
 
 

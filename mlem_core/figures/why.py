@@ -68,14 +68,14 @@ def waterfall(
         line = shape("line", (end, row - 0.36), (end, row + 1.36), (LINE, 1))
         shapes.append(line | {"layer": "below"})
     is_feature = ~is_identity(terms) & (terms["term"] != UNEXPLAINED)
-    for row in np.flatnonzero(is_feature if random_reach > 0 else []):
+    for row in np.flatnonzero(is_feature if random_reach > 0 else []).tolist():
         x = bars["base"][row] + random_reach
         shapes.append(shape("line", (x, row - 0.42), (x, row + 0.42), (GREY, 1)))
     numbers = []
     for row, value in enumerate([*values, similarity]):
         sign = "+" if row < len(terms) and round(value, 3) > 0 else ""
-        look = {"xanchor": "left", "font": {"size": SIZE}}
-        numbers.append(note(sign + as_number(value), edge, row, **look))
+        text = sign + as_number(value)
+        numbers.append(note(text, edge, row, xanchor="left", font={"size": SIZE}))
     layout = quiet_layout(100 + 34 * (len(terms) + 1))
     layout |= {"barmode": "overlay", "bargap": 0.2, "shapes": shapes, "annotations": numbers}
     layout["margin"]["t"] = 16

@@ -59,20 +59,32 @@ def stimulus_map(
     kind : "ordered", or another one, whose values have a colour each; missing values are grey
     stress : how far the map is off, see `mlem_core.measures.similarity.map_stress`
     """
-    figure = go.Figure()
     values = points[color]
     if kind == "ordered":
         values = pd.to_numeric(values, errors="coerce")
-    groups = _scale(values, color) if kind == "ordered" else _levels(values)
+        known = values.notna()
+        title_of_bar = bar_title(feature_labels([color], LEGEND)[0])
+        bar = {"title": title_of_bar, "thickness": 12, "outlinewidth": 0}
+        marker = {"color": values[known], "size": 7, "opacity": 0.85, "colorscale": SEQUENTIAL}
+        marker |= {"showscale": bool(known.any()), "colorbar": bar}
+        groups = [(feature_name(color), known, marker)]
+    else:
+        groups = _levels(values)
     if values.isna().any():
         faint = {"color": GREY, "size": 5, "opacity": 0.5, "symbol": "circle-open"}
         groups.insert(0, ("missing", values.isna(), faint))
-    for name, chosen, marker in groups:
-        shown = points[chosen]
-        own: dict[str, Any] = {"name": name, "marker": marker}
+    figure = go.Figure()
+    for name, in_group, marker in groups:
+        shown = points[in_group]
+        hover = [
+            f"{plain(label, 80)}<br>{_named(feature_name(color), value)}"
+            for label, value in zip(shown["label"], shown[color], strict=True)
+        ]
+        rows = [[int(stimulus)] for stimulus in shown["stimulus"]]
+        trace = scatter(shown["x"], shown["y"], hover, customdata=rows, name=name, marker=marker)
         if kind == "ordered" and name != "missing":
-            own["showlegend"] = False
-        figure.add_trace(go.Scatter(_stimuli_trace(shown, color) | own))
+            trace["showlegend"] = False
+        figure.add_trace(go.Scatter(trace))
     quiet(figure, height=460)
     frame_map(figure, points, stress)
     figure.update_layout(title=heading(plain(title, 60)), margin={"t": 44})
@@ -83,17 +95,6 @@ def stimulus_map(
     return figure
 
 
-def _stimuli_trace(points: pd.DataFrame, feature: str) -> Trace:
-    """The trace of stimuli; hovering shows their value of a feature."""
-    name = feature_name(feature)
-    hover = [
-        f"{plain(label, 80)}<br>{_named(name, value)}"
-        for label, value in zip(points["label"], points[feature], strict=True)
-    ]
-    rows = [[int(stimulus)] for stimulus in points["stimulus"]]
-    return scatter(points["x"], points["y"], hover, customdata=rows)
-
-
 def _named(feature: str, value: Any) -> str:
     text = short(float(value)) if isinstance(value, float | np.floating) else str(value)
     return f"{feature}: {'missing' if pd.isna(value) else plain(text)}"
@@ -101,16 +102,6 @@ def _named(feature: str, value: Any) -> str:
 
 # Name, which stimuli, and how their points look.
 _Group = tuple[str, pd.Series, dict[str, Any]]
-
-
-def _scale(values: pd.Series, color: str) -> list[_Group]:
-    """The stimuli with a value of an ordered feature, along a colour scale."""
-    there = values.notna()
-    title = bar_title(feature_labels([color], LEGEND)[0])
-    bar = {"title": title, "thickness": 12, "outlinewidth": 0}
-    scale = {"colorscale": SEQUENTIAL, "showscale": bool(there.any()), "colorbar": bar}
-    marker = {"color": values[there], "size": 7, "opacity": 0.85, **scale}
-    return [(feature_name(color), there, marker)]
 
 
 def _levels(values: pd.Series) -> list[_Group]:

@@ -122,26 +122,19 @@ def write_page(
 def _tables(context: FigureContext) -> dict[str, pd.DataFrame]:
     """The tables that follow from the statistics of pairs, by file name."""
     analysis, results, selection = context.analysis, context.results, context.selection
+    chance = context.find_contribution_null(RSA)
+    split = decompose(analysis.compute_pairs(selection).moments)
+    if chance is not None:
+        split = chance.subtract_from_all(split)
+    inputs = TableInput(analysis, selection, results, compute_rsa(analysis), chance)
     correlations = results.feature_correlations.rename_axis("feature").reset_index()
-    inputs = TableInput(
-        analysis, selection, results, compute_rsa(analysis), context.find_contribution_null(RSA)
-    )
     return {
         **results.tables(),
         "feature_correlations.csv": correlations,
-        **_pair_tables(context),
+        "why.csv": explain(analysis, *context.pair, features=selection.features).terms,
+        "why_layers.csv": split.table(list(selection.layers)),
         **default_tables(inputs).tables,
     }
-
-
-def _pair_tables(context: FigureContext) -> dict[str, pd.DataFrame]:
-    """The RSA of two layers as a sum over the features, and that of every two layers."""
-    analysis, selection = context.analysis, context.selection
-    why = explain(analysis, *context.pair, features=selection.features)
-    split = decompose(analysis.compute_pairs(selection).moments)
-    if (chance := context.find_contribution_null(RSA)) is not None:
-        split = chance.subtract_from_all(split)
-    return {"why.csv": why.terms, "why_layers.csv": split.table(list(selection.layers))}
 
 
 def _content(
