@@ -21,7 +21,7 @@ SHELL = {
     "__main__.py": 100,
     "cli": 1_300,
     "extending.py": 400,
-    "figures": 4_600,
+    "figures": 4_500,
     "report": 1_700,
     "tasks": 1_700,
     "pages": 5_800,
