@@ -183,23 +183,18 @@ def layer_maps(
     return figure
 
 
-def _texts(model: str, layers: Sequence[int]) -> list[str]:
-    """Labels at the layers of a model: the numbers of the first and the last, names at all,
-    while they are few."""
-    labels, last = layer_labels([(model, int(n)) for n in layers]), len(layers) - 1
-    return [
-        label if at in (0, last) or (last < _NAMED and label != str(n)) else ""
-        for at, (label, n) in enumerate(zip(labels, layers, strict=True))
-    ]
-
-
 def _numbered(points: pd.DataFrame) -> pd.DataFrame:
     """Points of the layers in one map, in order, with the text at each and its place."""
     points = points.sort_values("layer").reset_index(drop=True)
     xy = points[["x", "y"]].to_numpy(dtype=np.float64)
     texts = pd.Series("", index=points.index)
     for model, rows in points.groupby("model", sort=False):
-        texts[rows.index] = _texts(str(model), rows["layer"])
+        # The numbers of the first and the last; names at all, while they are few.
+        layers, last = [(str(model), int(number)) for number in rows["layer"]], len(rows) - 1
+        texts[rows.index] = [
+            label if at in (0, last) or (last < _NAMED and label != str(layer[1])) else ""
+            for at, (label, layer) in enumerate(zip(layer_labels(layers), layers, strict=True))
+        ]
     # Points and numbers are as large on the way across as on the way up.
     span = float(np.ptp(xy, axis=0).max()) or 1.0
     texts, places = uncrowded((xy - xy.min(axis=0)) / span, list(texts))

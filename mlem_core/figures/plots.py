@@ -10,18 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.analysis.analysis import Analysis, check_layers
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer, Layers, Progress, Report, layer_name
-from mlem_core.figures.context import (
-    FIGURES,
-    FigureContext,
-    FigureOptions,
-    RenderedFigure,
-)
+from mlem_core.figures.context import FIGURES, FigureContext, FigureOptions, RenderedFigure
 from mlem_core.figures.naming import naming
 from mlem_core.inference.explanation import parse_one_layer
 from mlem_core.storage.store import Store
@@ -45,15 +39,12 @@ def draw(name: str, context: FigureContext) -> RenderedFigure | None:
     record = FIGURES.named(name)
     with naming(context.names):
         drawn = record.draw(context)
-    return None if drawn is None else replace(drawn, table=_named(drawn.printed, context))
-
-
-def _named(table: pd.DataFrame, context: FigureContext) -> pd.DataFrame:
-    """A table whose features, models and layers are called as in the figure."""
-    heads = {
-        layer: context.names.layer(layer) for layer in map(layer_name, context.selection.layers)
-    }
-    return context.names.table(table, context.terms).rename(columns=heads)
+    if drawn is None:
+        return None
+    layers = map(layer_name, context.selection.layers)
+    table = context.names.table(drawn.printed, context.terms)
+    heads = {layer: context.names.layer(layer) for layer in layers}
+    return replace(drawn, table=table.rename(columns=heads))
 
 
 def all_figures(

@@ -25,12 +25,7 @@ from mlem_core.figures.plots import all_figures
 from mlem_core.report.analysis_tables import TableOptions, analysis_tables
 from mlem_core.report.formats import pictures, zip_files
 from mlem_core.report.methods import texts, uncertainty
-from mlem_core.report.portable import (
-    model_names,
-    portable,
-    renamed,
-    renamed_context,
-)
+from mlem_core.report.portable import model_names, portable, renamed, renamed_context
 from mlem_core.stimuli.saved_stimuli import save_stimuli
 from mlem_core.storage.store import Store
 

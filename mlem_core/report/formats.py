@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
@@ -133,7 +133,8 @@ def table(
     title : the caption in short, which begins it and stands in a list of tables
     """
     sides = "".join("r" if pd.api.types.is_numeric_dtype(kind) else "l" for kind in frame.dtypes)
-    head = " & ".join(_heading(str(name)) for name in frame.columns) + r" \\"
+    headings = [_HEADINGS.get(name) or escape(name) for name in map(str, frame.columns)]
+    head = " & ".join(headings) + r" \\"
     columns = [[_cell(value, digits, str(name)) for value in frame[name]] for name in frame]
     # What begins with a bracket or a star would be read as an option of the row before.
     rows = [
@@ -154,7 +155,9 @@ def table(
             *rows,
             r"\end{longtable}",
         )
-    wide = _letters([list(map(str, frame.columns)), *zip(*columns, strict=True)]) > WIDE
+    # Letters in the longest cells of all columns, with what is between them.
+    cells = zip(map(str, frame.columns), columns, strict=True)
+    wide = sum(max(map(len, (name, *column))) + 2 for name, column in cells) > WIDE
     return _lines(
         r"\begin{table}",
         r"\centering",
@@ -166,11 +169,6 @@ def table(
         r"\end{tabular}" + "}" * wide,
         r"\end{table}",
     )
-
-
-def _letters(rows: Sequence[Sequence[str]]) -> int:
-    """Number of letters in the longest cells of all columns, with what is between them."""
-    return sum(max(map(len, column)) + 2 for column in zip(*rows, strict=True))
 
 
 def figure(
@@ -228,10 +226,6 @@ def _caption(caption: str, title: str) -> str:
 
 def _label(label: str) -> str:
     return rf"\label{{{re.sub(r'[^a-zA-Z0-9:-]', '-', label)}}}" if label else ""
-
-
-def _heading(name: str) -> str:
-    return _HEADINGS.get(name) or escape(name)
 
 
 def _cell(value: Any, digits: int, column: str) -> str:

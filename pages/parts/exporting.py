@@ -16,7 +16,6 @@ from mlem_core.base.errors import InputError
 from mlem_core.figures import export
 from mlem_core.figures.context import RenderedFigure
 from mlem_core.figures.export import dark_copy
-from mlem_core.figures.glyphs import drawn_texts, missing_glyphs
 from mlem_core.figures.plots import FIGURES, draw
 from mlem_core.figures.print_layout import DPI, FONTS, WIDTHS_MM, Paper, narrow_copy
 from mlem_core.report.chosen import Chosen
@@ -285,7 +284,7 @@ def _export(panel: Panel) -> None:
     if size is not None and panel.again is not None:
         drawn = panel.again(size.narrow, False)
     file, write = form.download(drawn, panel.name, size)
-    if size is not None and (missing := missing_glyphs(drawn_texts(drawn.figure))):
+    if size is not None and (missing := export.missing_glyphs(export.drawn_texts(drawn.figure))):
         st.warning(plain(missing), icon=":material/font_download_off:")
     with st.container(horizontal=True):
         st.download_button(

@@ -19,7 +19,7 @@ from scipy.stats import spearmanr
 
 from mlem_core import AnalysisSpec, compare, read_csv, run
 from mlem_core.cli.commands import main
-from mlem_core.figures.glyphs import drawn_texts, missing_glyphs
+from mlem_core.figures.export import drawn_texts, missing_glyphs
 from mlem_core.representations.arrays import from_file
 from mlem_core.representations.layers import from_model
 from mlem_core.representations.loading import open_model
@@ -289,7 +289,7 @@ def test_labels_in_letters_without_a_font_are_named(monkeypatch):
     features = pd.DataFrame({name: rng.choice(values, 40) for name, values in labels.items()})
     rows = np.c_[features["词性"] == "名词", features["ασπεκτ"] == "ναι"] + rng.normal(size=(40, 2))
     figure = compare({"IT": rows}, features, estimator="ridge", values=()).plot.profiles()
-    monkeypatch.setattr("mlem_core.figures.glyphs._has_font", lambda letter: letter < "\u0900")
+    monkeypatch.setattr("mlem_core.figures.export._has_font", lambda letter: letter < "\u0900")
     said = missing_glyphs(drawn_texts(figure))
     assert all(letter in said for letter in "词性सधरण") and not {*"ασπεκτ"} & {*said}
     dockerfile = (CASES.parents[1] / "Dockerfile").read_text()

@@ -5,8 +5,8 @@ import subprocess
 import plotly.graph_objects as go
 import pytest
 
-from mlem_core.figures import glyphs
-from mlem_core.figures.glyphs import drawn_texts, missing_glyphs
+from mlem_core.figures import export
+from mlem_core.figures.export import drawn_texts, missing_glyphs
 
 RARE = "\U00012031"  # cuneiform
 
@@ -18,7 +18,7 @@ def fonts(letter):
 
 @pytest.fixture(autouse=True)
 def none_known():
-    glyphs._has_font.cache_clear()
+    export._has_font.cache_clear()
 
 
 def test_letters_without_a_font_are_named():

@@ -10,14 +10,8 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import Bars
 from mlem_core.base.typing import Layer, parse_layer
-from mlem_core.cli.inputs import (
-    open_result,
-)
-from mlem_core.cli.streams import (
-    complain,
-    tell,
-    typed,
-)
+from mlem_core.cli.inputs import open_result
+from mlem_core.cli.streams import complain, tell, typed
 from mlem_core.figures.context import FigureContext
 from mlem_core.storage.store import Store
 
@@ -51,7 +45,7 @@ def _pair(text: str) -> tuple[Layer, Layer]:
 def export(options: argparse.Namespace) -> None:
     """Write a result as one page, or as a zip of everything."""
     from mlem_core.extensions.web_page.page import write_page
-    from mlem_core.figures.glyphs import missing_glyphs
+    from mlem_core.figures.export import missing_glyphs
     from mlem_core.report.archive import write_archive
 
     if (options.html is None) == (options.zip is None):

@@ -106,9 +106,12 @@ def write_page(
         "methods": written["methods.md"],
         "references": written["references.bib"],
     }
+    models = {model for model, _ in context.selection.layers}
+    made_with = f"MLEM Explorer {analysis.manifest['versions'].get('mlem') or ''}".strip()
     page = _template().render(
         title=title,
-        about=_introduction(context),
+        about=f"{many(len(layers), 'layer')} of {many(len(models), 'model')}, "
+        f"{many(len(analysis.stimuli), 'stimulus')}. Made with {made_with}.",
         canvas_style=style(),
         canvas_script=script(),
         plotly=_packed(get_plotlyjs()),
@@ -187,17 +190,6 @@ def _add_maps(
             "places": [None] * len(canvas["places"]),
             "sentences": [f"stimulus {n + 1}" for n in range(len(canvas["sentences"]))],
         }
-
-
-def _introduction(context: FigureContext) -> str:
-    layers = context.selection.layers
-    models = {model for model, _ in layers}
-    n, version = len(context.analysis.stimuli), context.analysis.manifest["versions"].get("mlem")
-    return (
-        f"{many(len(layers), 'layer')} of {many(len(models), 'model')}, {many(n, 'stimulus')}. "
-        f"Made with MLEM Explorer {version or ''}".strip()
-        + "."
-    )
 
 
 def _figures(context: FigureContext) -> Iterator[dict[str, Any]]:
