@@ -120,16 +120,15 @@ def grid(layers: Sequence[Layer], order: Order, rsa: FloatArray) -> Grid:
         rows = leaves_list(tree) if len(tree) else np.arange(n)
         edges = np.linspace(-0.5, n - 0.5, n + 1)
         return Grid([layers[int(row)] for row in rows], rows, edges, np.arange(n), tree)
-    models = sum(a[0] != b[0] for a, b in itertools.pairwise(layers))
-    skipped = sum(a[0] == b[0] and b[1] != a[1] + 1 for a, b in itertools.pairwise(layers))
-    ends, cells = [-0.5], []
-    for place, layer in enumerate(layers):
-        if place:
-            before = layers[place - 1]
-            if before[0] != layer[0]:
-                ends.append(ends[-1] + n * min(_BETWEEN_MODELS, _GAPS / models))
-            elif layer[1] != before[1] + 1:
-                ends.append(ends[-1] + n * min(_BETWEEN_LAYERS, _GAPS / skipped))
+    pairs = list(itertools.pairwise(layers))
+    other_model = [a[0] != b[0] for a, b in pairs]
+    skipped = [a[0] == b[0] and b[1] != a[1] + 1 for a, b in pairs]
+    model_gap = n * min(_BETWEEN_MODELS, _GAPS / max(sum(other_model), 1))
+    layer_gap = n * min(_BETWEEN_LAYERS, _GAPS / max(sum(skipped), 1))
+    ends, cells = [-0.5, 0.5], [0]
+    for between_models, between_layers in zip(other_model, skipped, strict=True):
+        if between_models or between_layers:
+            ends.append(ends[-1] + (model_gap if between_models else layer_gap))
         cells.append(len(ends) - 1)
         ends.append(ends[-1] + 1)
     return Grid(list(layers), np.arange(n), np.array(ends), np.array(cells))

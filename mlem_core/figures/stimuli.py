@@ -122,25 +122,13 @@ def feature_counts(
     layout |= {"bargap": 0.25, "showlegend": False}
     traces: list[Trace] = []
     for (name, kind), (ref, first) in zip(features, places, strict=True):
-        counts = _counted(table[name], kind)
-        labels, called = [label for label, _ in counts], feature_name(name)
-        bars = {
-            "type": "bar",
-            "x": list(range(len(labels))),
-            "y": [count for _, count in counts],
-            "hovertext": [
-                f"<b>{called}</b><br>{escape_text(label)}: {count:,} stimuli"
-                for label, count in counts
-            ],
-            "hoverinfo": "text",
-            "marker": {
-                "color": [
-                    GREY if label in ("missing", "other") else palette[name] for label in labels
-                ]
-            },
-            "name": called,
-        }
-        traces += place_in_panel(ref, [bars])
+        labels, counts = map(list, zip(*_counted(table[name], kind), strict=True))
+        colors = [GREY if label in ("missing", "other") else palette[name] for label in labels]
+        called, texts = feature_name(name), zip(map(escape_text, labels), counts, strict=True)
+        hover = [f"<b>{called}</b><br>{text}: {count:,} stimuli" for text, count in texts]
+        bars = {"type": "bar", "x": list(range(len(labels))), "y": counts, "hovertext": hover}
+        look = {"hoverinfo": "text", "marker": {"color": colors}, "name": called}
+        traces += place_in_panel(ref, [bars | look])
         ticks = short_names(labels, 11)
         if len(ticks) > 9 and all(len(tick) <= 3 for tick in ticks):
             # Many short ones, which are numbers: every other one.

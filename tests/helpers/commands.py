@@ -53,6 +53,13 @@ def analyze(folder, *more, **how):
     return command(arguments, folder / "work", **{**around, **how})
 
 
+def output_of(*arguments, **more):
+    """What a command prints; it must succeed."""
+    done = subprocess.run([*map(str, arguments)], capture_output=True, text=True, **more)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 def contents(folder):
     """All files below a folder, hidden ones too."""
     return {

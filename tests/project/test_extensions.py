@@ -3,12 +3,11 @@
 import os
 import re
 import shutil
-import subprocess
 import sys
 
 import numpy as np
 import pytest
-from helpers.inputs import in_files, noise, words
+from helpers.commands import inputs_in, output_of
 from helpers.repository import ROOT
 from scipy.spatial.distance import pdist
 
@@ -16,26 +15,10 @@ from mlem_core import extending
 
 
 def run_python(folder, *arguments, **environment):
-    """Output of Python in a folder; the test fails where it fails."""
+    """Output of Python in a folder with the program."""
     path = os.pathsep.join(str(folder / name) for name in (".", "tests"))
-    done = subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": path, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-@pytest.fixture
-def inputs(tmp_path):
-    """Options that name a table and a file of two layers."""
-    spec = in_files(tmp_path, words(), {"m": noise(len(words()), n_layers=2)})
-    (_, file), *_ = spec.representations
-    return ["--stimuli", spec.stimuli, "--representations", f"m={file}", "--folds", "3"]
+    around = {**os.environ, "PYTHONPATH": path, **environment}
+    return output_of(sys.executable, *arguments, cwd=folder, env=around)
 
 
 def test_the_list_names_every_folder():
@@ -51,10 +34,8 @@ def test_the_program_does_without_any_one_extension(absent, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name, page", [("decoding", None), ("erasure", "erasure_page.py")], ids=["decoding", "erasure"]
-)
-def test_an_extension_is_deleted_by_three_paths_and_a_line(name, page, inputs, tmp_path):
+@pytest.mark.parametrize("name", sorted({"decoding", "erasure"} & {*extending.BUILT_IN}))
+def test_an_extension_is_deleted_by_three_paths_and_a_line(name, tmp_path):
     copy = tmp_path / "copy"
     for part in ("mlem_core", "pages", "tests"):
         shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
@@ -62,15 +43,17 @@ def test_an_extension_is_deleted_by_three_paths_and_a_line(name, page, inputs, t
         shutil.copy(ROOT / file, copy / file)
     shutil.rmtree(copy / "mlem_core" / "extensions" / name)
     shutil.rmtree(copy / "tests" / "extensions" / name)
-    if page is not None:
-        (copy / "pages" / page).unlink()
+    for screen in extending.extensions()[name].screens:
+        (copy / screen.file).unlink()
     listed = copy / "mlem_core" / "extending.py"
     lines = listed.read_text("utf-8").splitlines(keepends=True)
     listed.write_text("".join(line for line in lines if line.strip() != f'"{name}",'), "utf-8")
     cache = str(tmp_path / "cache")
     assert name not in run_python(copy, "-m", "mlem_core", "extensions", MLEM_CACHE=cache)
     out = tmp_path / "out"
-    run_python(copy, "-m", "mlem_core", "analyze", *inputs, "--out", out, MLEM_CACHE=cache)
+    run_python(
+        copy, "-m", "mlem_core", "analyze", *inputs_in(tmp_path), "--out", out, MLEM_CACHE=cache
+    )
     assert (out / "scores.csv").is_file()
 
 
@@ -80,7 +63,8 @@ def blocks_of(page):
 
 
 @pytest.mark.slow
-def test_the_extension_of_the_docs_is_installed_and_runs(inputs, tmp_path):
+def test_the_extension_of_the_docs_is_installed_and_runs(tmp_path):
+    inputs = inputs_in(tmp_path)
     package = tmp_path / "package"
     (package / "mlem_pearson").mkdir(parents=True)
     modules = ("__init__", "similarity", "figure", "command")

@@ -9,6 +9,7 @@ from zipfile import ZipFile
 
 import pytest
 from helpers.browser import answering
+from helpers.commands import output_of
 from helpers.repository import ROOT, pins, project
 from packaging.requirements import Requirement
 
@@ -19,20 +20,13 @@ SAVE = "import numpy as np; np.save('a.npy', np.random.default_rng(0).random((20
 pytestmark = pytest.mark.slow
 
 
-def told(*command, **more):
-    """What a command prints; it must succeed."""
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, **more)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     """Built from a copy: what an earlier build has left behind would be packed too."""
     folder = tmp_path_factory.mktemp("wheel")
     shutil.copytree(ROOT, folder / "src", ignore=shutil.ignore_patterns(*LEFT))
     build = (sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation")
-    told(*build, "-w", folder, folder / "src")
+    output_of(*build, "-w", folder, folder / "src")
     return next(folder.glob("*.whl"))
 
 
@@ -63,7 +57,7 @@ def test_the_app_answers_and_an_analysis_runs(wheel, tmp_path, name, oldest):
     """torch is the pinned one: others, and those for other Pythons, are of several GB."""
     if oldest and name != "python3.11":
         pytest.skip("the floors are those of Python 3.11")
-    told(python(name), "-m", "venv", tmp_path / "new")
+    output_of(python(name), "-m", "venv", tmp_path / "new")
     new, versions = tmp_path / "new" / "bin", ROOT / "constraints.txt"
     needed = [*project()["dependencies"], *project()["optional-dependencies"]["app"]]
     if oldest:
@@ -73,17 +67,17 @@ def test_the_app_answers_and_an_analysis_runs(wheel, tmp_path, name, oldest):
     install = (new / "python", "-m", "pip", "install", "-q", "--no-compile", "-c", versions)
     given = ("--model=mini-gpt2", "--layers=0,6")
     if name == "python3.11":
-        told(*install, f"{wheel}[app]")
+        output_of(*install, f"{wheel}[app]")
     else:
         names = {Requirement(line).name for line in needed} - {"torch", "accelerate"}
-        told(*install, *names)
-        told(*install, "--no-deps", wheel)
-        told(new / "python", "-c", SAVE, cwd=tmp_path)
+        output_of(*install, *names)
+        output_of(*install, "--no-deps", wheel)
+        output_of(new / "python", "-c", SAVE, cwd=tmp_path)
         given = ("--representations=a=a.npy",)
     away = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     away["MLEM_CACHE"] = str(tmp_path / "cache")
     analyze = (new / "mlem", "analyze", "--stimuli=probing", *given, "--out=found")
-    assert "Matters most" in told(*analyze, cwd=tmp_path, env=away)
+    assert "Matters most" in output_of(*analyze, cwd=tmp_path, env=away)
     with answering([new / "mlem", "app", "--port"], tmp_path, away) as (_, log, _):
         assert "Traceback" not in log.read_text()
     shutil.rmtree(tmp_path / "new")  # a gigabyte
