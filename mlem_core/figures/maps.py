@@ -201,12 +201,12 @@ def _numbered(points: pd.DataFrame) -> pd.DataFrame:
     return points.assign(text=texts, place=places)
 
 
-def _profiles_in_words(importance: pd.DataFrame, most: int = 4) -> dict[tuple[str, int], str]:
-    """The features that matter most in each layer, as lines of a hover text."""
+def _profiles_in_words(importance: pd.DataFrame) -> dict[tuple[str, int], str]:
+    """The four features that matter most in each layer, as lines of a hover text."""
     means = importance.groupby(["model", "layer", "feature"], sort=False)["importance"].mean()
     words = {}
     for (model, layer), profile in means.groupby(level=["model", "layer"], sort=False):
-        top = profile.droplevel(["model", "layer"]).nlargest(most)
+        top = profile.droplevel(["model", "layer"]).nlargest(4)
         lines = [
             f"<br>{feature_name(str(name))}: FI = {as_number(value)}" for name, value in top.items()
         ]

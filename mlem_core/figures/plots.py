@@ -47,9 +47,7 @@ def draw(name: str, context: FigureContext) -> RenderedFigure | None:
     return replace(drawn, table=table.rename(columns=heads))
 
 
-def all_figures(
-    context: FigureContext, progress: Report | None = None
-) -> dict[str, RenderedFigure]:
+def all_figures(context: FigureContext, progress: Report) -> dict[str, RenderedFigure]:
     """Every figure of the registry that there is of an analysis.
 
     Parameters
@@ -59,8 +57,7 @@ def all_figures(
     figures = {}
     # By name, so that no order of imports decides that of the figures in an archive.
     for done, name in enumerate(sorted(FIGURES)):
-        if progress is not None:
-            progress(Progress("drawing", None, done, len(FIGURES), "figures"))
+        progress(Progress("drawing", None, done, len(FIGURES), "figures"))
         drawn = draw(name, context)
         if drawn is not None:
             figures[name] = drawn

@@ -118,12 +118,10 @@ def _letter(letter: str) -> str:
     return "" if unicodedata.category(letter) in ("Cc", "Cf") else letter
 
 
-def table(
-    frame: pd.DataFrame, caption: str = "", label: str = "", digits: int = 3, title: str = ""
-) -> str:
+def table(frame: pd.DataFrame, caption: str = "", label: str = "", title: str = "") -> str:
     """A table with booktabs' rules; of more than `LONG` rows a longtable, which breaks over pages.
 
-    Numbers stand on the right with `digits` decimals (whole ones without), text on the left; a
+    Numbers stand on the right with three decimals (whole ones without), text on the left; a
     missing cell is a dash. What LaTeX would read as a command is escaped.
 
     Parameters
@@ -135,7 +133,7 @@ def table(
     sides = "".join("r" if pd.api.types.is_numeric_dtype(kind) else "l" for kind in frame.dtypes)
     headings = [_HEADINGS.get(name) or escape(name) for name in map(str, frame.columns)]
     head = " & ".join(headings) + r" \\"
-    columns = [[_cell(value, digits, str(name)) for value in frame[name]] for name in frame]
+    columns = [[_cell(value, str(name)) for value in frame[name]] for name in frame]
     # What begins with a bracket or a star would be read as an option of the row before.
     rows = [
         ("{}" if cells[0][:1] in ("[", "*") else "") + " & ".join(cells) + r" \\"
@@ -228,16 +226,15 @@ def _label(label: str) -> str:
     return rf"\label{{{re.sub(r'[^a-zA-Z0-9:-]', '-', label)}}}" if label else ""
 
 
-def _cell(value: Any, digits: int, column: str) -> str:
+def _cell(value: Any, column: str) -> str:
     if pd.isna(value):
         return "--"
     if isinstance(value, bool | np.bool_):
         return str(value)
     if isinstance(value, float | np.floating) and np.isfinite(value):
-        least = 10.0**-digits
-        if column in _P and 0 <= value < least:
-            return f"$<{least:.{digits}f}$"
-        text = f"{value:.{digits}f}"
+        if column in _P and 0 <= value < 0.001:
+            return "$<0.001$"
+        text = f"{value:.3f}"
         negative = text.startswith("-") and float(text) != 0
         return f"${text}$" if negative else text.removeprefix("-")
     if isinstance(value, int | np.integer):

@@ -1,7 +1,5 @@
 """Lines, terms and counts: what is drawn is what the tables say."""
 
-from itertools import product
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,29 +13,12 @@ from mlem_core.figures.style import Annotations
 from mlem_core.figures.why import waterfall
 
 ACCURACY, CEILING = "held-out ρ", "feature ceiling"
-LAYERS = {"a": (0, 1, 4), "b": (0, 1)}
 
 
 def drawn(importance, features=FEATURES, **annotations):
     """The profiles with what `annotations` says beside them."""
     marks = Annotations(**annotations)
     return profiles(importance, scores_of(importance), features, annotations=marks)
-
-
-def by_layer_and_fold(**columns):
-    """A row a layer and fold, with columns of random numbers up to some."""
-    rng = np.random.default_rng(0)
-    rows = [(m, n, f) for m, layers in LAYERS.items() for n, f in product(layers, range(3))]
-    table = pd.DataFrame(rows, columns=["model", "layer", "fold"])
-    return table.assign(**{name: most * rng.random(len(table)) for name, most in columns.items()})
-
-
-def means(table, column):
-    return table.groupby(["model", "layer"])[column].mean()
-
-
-def with_markers(figure):
-    return [trace for trace in figure.data if trace.mode == "lines+markers"]
 
 
 def test_profiles_draw_the_means_and_spreads_over_folds():
