@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -106,14 +106,7 @@ def importance_scatter(
         near = [called[name] for name, named in zip(drawn, far, strict=True) if not named]
         figure.add_annotation(_leader(near, points, covered.mean(axis=0), span[1]))
     if annotations.flags:
-        ends = {"a": (span[1], span[0]), "b": (span[0], span[1]), "both": (span[1], span[1])}
-        names = {"a": titles[0], "b": titles[1], "both": " and ".join(titles)}
-        x, y = zip(*(ends[side] for side in annotations.flags), strict=True)
-        reasons = [
-            f"<b>{names[side]}</b><br>flagged: {wrapped(why)}"
-            for side, why in annotations.flags.items()
-        ]
-        figure.add_trace(flag_trace(x, y, reasons))
+        figure.add_trace(_flags_at_ends(annotations.flags, span, titles))
     quiet(figure, height=480)
     axis = {"range": span, "zeroline": True, "constrain": "domain"}
     figure.update_xaxes(title_text=f"importance (drop in ρ) in {titles[0]}", **axis)
@@ -141,6 +134,19 @@ def _point(line: Line | None, layer: int) -> tuple[float, float, float, str] | N
         return None
     at = int(np.flatnonzero(line.x == layer)[0])
     return line.mean[at], line.lower[at], line.upper[at], line.more[at]
+
+
+def _flags_at_ends(
+    flags: Mapping[str, str], span: Sequence[float], titles: Sequence[str]
+) -> dict[str, Any]:
+    low, high = span
+    ends = {"a": (high, low), "b": (low, high), "both": (high, high)}
+    names = {"a": titles[0], "b": titles[1], "both": " and ".join(titles)}
+    return flag_trace(
+        [ends[side][0] for side in flags],
+        [ends[side][1] for side in flags],
+        [f"<b>{names[side]}</b><br>flagged: {wrapped(why)}" for side, why in flags.items()],
+    )
 
 
 @figure(

@@ -51,6 +51,13 @@ _KEY = "|".join(KEYS)
 _CITE = re.compile(rf"\[@((?:{_KEY})(?:, (?:{_KEY}))*)\]")
 
 
+def _estimator(name: str, interactions: bool) -> str:
+    """Fitting of a metric model, in words."""
+    entry = estimator_named(name)
+    cite = f" [@{entry.reference}]" if entry.reference else ""
+    return f"{entry.sentence}{cite}{entry.constraint(interactions)}"
+
+
 def methods_paragraph(
     analysis: Analysis,
     results: Results,
@@ -81,8 +88,6 @@ def methods_paragraph(
     units, of_no_text = Units.from_stimuli(analysis.stimuli), analysis.stimuli.level == "stimulus"
     errors, folds = results.pair_errors, results.folds["fold"]
     n_layers = len(results.similarity_rsa)
-    entry = estimator_named(estimator)
-    cite = f" [@{entry.reference}]" if entry.reference else ""
     text = _template().render(
         results=results,
         n_all_pairs=n_pairs(results.n_stimuli),
@@ -106,14 +111,8 @@ def methods_paragraph(
         distance=distance_named(spec.distance).phrase,
         given=[names.model(name) for name in spec.precomputed if name in models],
         n_terms=results.weights["feature"].nunique(),
-        gain=fraction(GAIN) if manifest.get(CHOSEN, {}).get("estimator") == estimator else "",
-        grouped=analysis.compute_pairs(chosen).tests.is_grouped,
-        n_permutations=PERMUTATIONS,
-        n_orders=ORDERS * (len(chosen.features) > EXACT_FEATURES),
-        estimator=entry.sentence
-        + cite
-        + entry.constraint(interactions)
-        + said_of_choice(manifest, estimator),
+        **_draws(analysis, chosen),
+        estimator=_estimator(estimator, interactions) + said_of_choice(manifest, estimator),
         interactions=interactions,
         **_penalties(analysis, results),
         resolved=list(map(names.feature, results.resolved)),
@@ -150,6 +149,17 @@ def texts(
         "methods.md": methods_paragraph(*of, names=names, sure=sure),
         "methods.tex": methods_paragraph(*of, names=names, sure=sure, form="tex"),
         "references.bib": bibtex(analysis.manifest),
+    }
+
+
+def _draws(analysis: Analysis, selection: Selection) -> dict[str, Any]:
+    """What of importances and contributions is drawn, and how often; what a choice had to gain."""
+    chosen = analysis.manifest.get(CHOSEN, {}).get("estimator")
+    return {
+        "gain": fraction(GAIN) if chosen == selection.estimator else "",
+        "grouped": analysis.compute_pairs(selection).tests.is_grouped,
+        "n_permutations": PERMUTATIONS,
+        "n_orders": ORDERS * (len(selection.features) > EXACT_FEATURES),
     }
 
 
