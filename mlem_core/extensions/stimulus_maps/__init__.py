@@ -10,7 +10,7 @@ EXTENSION = Extension(
     sentence="How a layer lays out the stimuli: those that lie close are represented similarly.",
     entries={
         "canvas maps": (f"{_HERE}.canvas",),
-        "figure": (f"{_HERE}.figures", f"{_HERE}.two_layers"),
+        "figure": (f"{_HERE}.figures",),
     },
     exports={"stimulus_map": f"{_HERE}.computation:stimulus_map"},
     example=f"{_HERE}.computation:compute_for_example",
