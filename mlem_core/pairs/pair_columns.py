@@ -299,17 +299,11 @@ class PairColumns:
         place = np.repeat(np.arange(len(self.starts)), np.diff([*self.starts, len(self.column)]))
         # Only terms with the constant count: of two different values no stimulus has both, and
         # differences of a stimulus from itself are 0.
-        spread = np.array([self._is_spread(c) for c in self.product_columns], dtype=bool)
+        with_constant = np.minimum(self.left, self.right) == 0
+        spread = (np.bincount(place) == 2) & (np.bincount(place, with_constant) == 2)
         for term in np.flatnonzero(spread[place] & (self.left > 0)):
             matrix[self.left[term], place[term]] = 2.0
         return matrix
-
-    def _is_spread(self, column: int) -> bool:
-        """Whether a column counts how many of the two stimuli have one value."""
-        in_column = self.column == column
-        return in_column.sum() == 2 and bool(
-            (np.minimum(self.left[in_column], self.right[in_column]) == 0).all()
-        )
 
     def sum_terms(self, by_term: FloatArray) -> FloatArray:
         """(..., n_products) signed sums of numbers (..., n_terms) over the terms of each column."""

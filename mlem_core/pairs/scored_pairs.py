@@ -121,7 +121,10 @@ class FoldPairs:
         n_pairs = float(self.counts.sum())
         ranks = np.empty(predictions.shape)
         for number, values in enumerate(predictions):
-            rounded = _round_predictions(values)
+            # Predictions from 0 to 1: those that differ by how sums were rounded are equal.
+            low = values.min(initial=np.inf)
+            span = values.max(initial=-np.inf) - low
+            rounded = np.round((values - low) / (span if span > 0 else 1.0), TIE_DIGITS)
             if self.is_grouped:
                 _, tied = np.unique(rounded, return_inverse=True)
                 counts = np.bincount(tied, self.counts)
@@ -262,13 +265,6 @@ def feature_ceilings(tests: ScoredPairs) -> FloatArray:
         explained = (means * by_row[:, inside]).sum(axis=1) / max(counts[inside].sum(), 1.0)
         ceilings[:, number] = np.sqrt(np.maximum(explained, 0.0))
     return ceilings
-
-
-def _round_predictions(values: FloatArray) -> FloatArray:
-    """Predictions (n,) from 0 to 1, those that differ by how sums were rounded being equal."""
-    low = values.min(initial=np.inf)
-    span = values.max(initial=-np.inf) - low
-    return np.round((values - low) / (span if span > 0 else 1.0), TIE_DIGITS)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from helpers.explicit import random_features, random_folds, random_layer, squared
+from helpers.inputs import for_each
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import PairDesign, pair_places
 from mlem_core.pairs.moments import PairMoments
@@ -13,6 +14,21 @@ from mlem_core.pairs.ranks import PairRanks, pair_ranks
 from mlem_core.pairs.scored_pairs import ScoredPairs
 from mlem_core.pairs.statistics import ComparedPairs
 from mlem_core.pairs.unit_sums import UnitSums, unit_sums
+
+CODINGS = for_each(
+    "more",
+    {},
+    {"missing": "level"},
+    {"by_value": ("kind", "length")},
+    {"by_value": ("gender",), "missing": "level"},
+    {"interactions": True},
+    {"interactions": True, "missing": "level"},
+)
+
+
+def close(got, expected):
+    """Hold numbers to be equal but for rounding."""
+    np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
 
 
 class Made(NamedTuple):

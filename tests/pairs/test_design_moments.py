@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers.explicit import random_features, random_folds, random_layer, rho
 from helpers.inputs import for_each
-from helpers.moments import moments_of, moments_of_columns
+from helpers.moments import CODINGS, close, moments_of, moments_of_columns
 from scipy.stats import rankdata, spearmanr
 
 from mlem_core.estimators.ridge_solver import RidgeSolver
@@ -16,15 +16,6 @@ from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.stimuli.stimulus_set import Rdm
 
 N = 90
-CODINGS = for_each(
-    "more",
-    {},
-    {"missing": "level"},
-    {"by_value": ("kind", "length")},
-    {"by_value": ("gender",), "missing": "level"},
-    {"interactions": True},
-    {"interactions": True, "missing": "level"},
-)
 
 
 def columns_of(*, by_value=(), missing="ignore", interactions=False):
@@ -55,10 +46,6 @@ def explicit_design(folds, items=None):
     stimulus = np.arange(len(folds), dtype=np.int32)
     partner, parts = second[order].astype(np.int32), np.array([0, len(folds)])
     return PairDesign(len(folds), stimulus, starts, partner, parts, items)
-
-
-def close(got, expected):
-    np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
 
 
 @CODINGS

@@ -5,27 +5,12 @@ import pandas as pd
 import pytest
 from helpers.explicit import feature_distances, pairs, products, random_features, squared, training
 from helpers.inputs import for_each, refused
-from helpers.moments import made_up, moments_of
+from helpers.moments import CODINGS, close, made_up, moments_of
 from scipy.stats import rankdata, spearmanr
 
 from mlem_core.pairs.column_builder import MAX_COLUMNS
-from mlem_core.pairs.columns import FeatureColumn, feature_columns
+from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.pair_columns import PairColumns
-from mlem_core.stimuli.stimulus_set import Rdm
-
-CODINGS = for_each(
-    "more",
-    {},
-    {"missing": "level"},
-    {"by_value": ("kind", "length")},
-    {"by_value": ("gender",), "missing": "level"},
-    {"interactions": True},
-    {"interactions": True, "missing": "level"},
-)
-
-
-def close(got, expected):
-    np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
 
 
 @for_each("missing", "ignore", "level")
@@ -51,15 +36,6 @@ def test_columns_by_value_say_which_two_values_differ():
     values = columns.pair_values(np.array([0, 0, 0]), np.array([1, 2, 3]))
     assert values.tolist() == [[0, 1, 0, 1, 0, 1], [0, 0, 0, 2, 0, 0], [1, 0, 0, 1, 1, 0]]
     assert columns.as_distance.tolist() == [1, 1, 1, 0, 0, 0]
-
-
-def test_given_distances_are_looked_up_pair_by_pair():
-    names, apart = ("a", "b", "c"), np.array([[0, 1, 2], [1, 0, 4], [2, 4, 0.0]])
-    values = np.array(["a", "c", "b", None, "a"], dtype=object)
-    column = FeatureColumn("meaning", "rdm", values, (0.0, 4.0), rdm=Rdm(names, apart))
-    columns = PairColumns.from_features([column])
-    expected = (np.array([2, 1, 0, 0, 4, 0, 2, 0, 1, 0]) / 4) ** 2
-    np.testing.assert_allclose(columns.pair_values(*pairs(5))[:, 0], expected)
 
 
 def test_too_many_columns_are_refused_with_what_to_do():
