@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import pandas as pd
 
 from mlem_core.analysis import pair_errors
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.spec import AnalysisSpec, chosen, parameters
+from mlem_core.analysis.spec import AnalysisSpec, chosen, parameters, unread_options
 from mlem_core.base import VERSION
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import parsed
@@ -87,16 +87,12 @@ class Contents:
     rsa: FloatArray
 
 
-def read_contents(folder: Path | str, left_out: Collection[str] = ()) -> Contents:
+def read_contents(folder: Path | str) -> Contents:
     """Contents of the folder that `save_analysis` wrote; only its small arrays are read.
-
-    Parameters
-    ----------
-    left_out : entries of its specification that are not read
 
     Raises OSError, InputError: it is not there, or of another version.
     """
-    about = _folder_identity(Path(folder), left_out)
+    about = _folder_identity(Path(folder))
     spec, layers = AnalysisSpec.from_dict(about.spec), about.layers
     rsa, folds = (_array(Path(folder) / f"{name}.npy") for name in ("rsa", "folds"))
     files = [name for name, _ in spec.representations]
@@ -128,12 +124,9 @@ class _About:
     manifest: dict[str, Any]
 
 
-def _folder_identity(folder: Path, left_out: Collection[str] = ()) -> _About:
+def _folder_identity(folder: Path) -> _About:
     about = parsed(_About, (folder / "analysis.json").read_bytes(), "the kept analysis.json")
-    for name in left_out:
-        about.spec.pop(name, None)
-        about.manifest.get("parameters", {}).pop(name, None)
-    return about
+    return replace(about, notices=[*about.notices, *unread_options(about.spec)])
 
 
 def _array(file: Path) -> Any:
@@ -143,10 +136,10 @@ def _array(file: Path) -> Any:
         raise OSError(f"{file} is empty") from error
 
 
-def load_analysis(folder: Path | str, left_out: Collection[str] = ()) -> Analysis:
-    """Read what `save_analysis` wrote; `left_out` as of `read_contents`."""
+def load_analysis(folder: Path | str) -> Analysis:
+    """Read what `save_analysis` wrote."""
     source = Path(folder)
-    about = _folder_identity(source, left_out)
+    about = _folder_identity(source)
     spec, kinds = AnalysisSpec.from_dict(about.spec), about.kinds
     whole = read_saved(source / STIMULI, kinds, about.stimuli)
     whole = whole.select(list(kinds))

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from mlem_core.analysis.model_source import ModelSource
 from mlem_core.analysis.source import StimulusSource
 from mlem_core.analysis.transforms import HALVES, POSITIONS, UNITS, StimulusFilter
-from mlem_core.base.errors import InputError, check_choice, unknown
+from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import checked
 from mlem_core.base.parameters import SEEDS, Parameter, check_fields, option, parse_names
+from mlem_core.base.text import listed
 from mlem_core.estimators.registry import ESTIMATORS, check_values
 from mlem_core.extending import with_extension_options
 from mlem_core.pairs.columns import AUTO, MISSING, NONE
@@ -26,9 +27,6 @@ AS_IN: dict[str, dict[str, Any]] = {
     "defaults": {},
     "paper1": {"estimator": "ridge", "values": (), "interactions": False, "distance": "euclidean"},
 }
-# Analyses that are kept name all choices of the program that wrote them, made or not. Here, options
-# of extensions may be absent; these are the values, other than empty ones, where none was made.
-_NOT_MADE = {"language": "en", "level": "word"}
 
 
 def _parse_values(text: str) -> tuple[str, ...]:
@@ -229,14 +227,11 @@ class AnalysisChoices(FitSpec, PairSpec, ModelSource, StimulusSource):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Specification from `to_dict`; InputError for an unknown entry, or one of another form.
+        """Specification from `to_dict`; InputError for an entry of another form.
 
-        Unknown entries that are empty choose nothing, and are left out.
+        Entries that no option has are left out; `unread_options` says which.
         """
         if isinstance(values, Mapping):
-            for name in values.keys() - parameters().keys():
-                if values[name] and values[name] != _NOT_MADE.get(name):
-                    raise unknown("entry of an analysis", str(name), parameters())
             values = {name: value for name, value in values.items() if name in parameters()}
         return checked(cls, values, "the analysis")
 
@@ -280,6 +275,16 @@ else:
 def parameters() -> dict[str, Parameter]:
     """The description of each field of an `AnalysisSpec`, in the order of a form."""
     return {each.name: each.metadata["parameter"] for each in fields(AnalysisSpec)}
+
+
+def unread_options(values: Mapping[str, Any]) -> list[str]:
+    """A sentence on the entries of a kept specification that no option has, if one has a value.
+
+    They are of extensions that are not installed. What such an option changes in the stimuli shows
+    in their digest; others change nothing that is computed of a model.
+    """
+    names = sorted(name for name in values.keys() - parameters().keys() if values[name])
+    return [f"No installed extension reads the options {listed(names)}."] if names else []
 
 
 def names_in_section(section: str) -> list[str]:

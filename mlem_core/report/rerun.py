@@ -16,7 +16,7 @@ import pandas as pd
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.layer_sources import LEFT_OUT
 from mlem_core.analysis.run import run
-from mlem_core.analysis.spec import AnalysisSpec, with_files
+from mlem_core.analysis.spec import AnalysisSpec, unread_options, with_files
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import scratch
 from mlem_core.base.text import many, short
@@ -247,6 +247,7 @@ def table_difference(before: pd.DataFrame, now: pd.DataFrame) -> str:
 def _notes(manifest: Manifest, analysis: Analysis) -> list[str]:
     """Sentences on models that are missing or others, and on other versions."""
     notes = [notice for notice in analysis.notices if LEFT_OUT.search(notice)]
+    notes += unread_options(manifest.parameters)
     for name, facts in analysis.manifest["models"].items():
         before = manifest.models.get(name, {}).get("weights")
         if before is not None and before != facts.get("weights"):

@@ -9,11 +9,11 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from mlem_core.analysis import files
 from mlem_core.analysis.analysis import Analysis
@@ -42,8 +42,6 @@ class Job(Task):
     """An analysis in the background."""
 
     spec: AnalysisSpec
-    # Entries of the kept specification that are not read.
-    left_out: ClassVar[Collection[str]] = ()
 
     def analysis(self) -> Analysis:
         """The finished analysis.
@@ -62,7 +60,7 @@ class Job(Task):
         """The contents of the finished analysis; None where it is not done or cannot be read."""
         try:
             whole = sealed(self.result, RESULT, "analysis.json")
-            return files.read_contents(self.result, self.left_out) if whole else None
+            return files.read_contents(self.result) if whole else None
         except (OSError, ValueError):
             return None
 
@@ -78,8 +76,6 @@ class Job(Task):
 @dataclass(frozen=True)
 class _Example(Job):
     """The example: done, and not to be written to."""
-
-    left_out = examples.LEFT_OUT
 
     def analysis(self) -> Analysis:
         try:

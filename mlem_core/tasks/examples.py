@@ -19,7 +19,7 @@ from mlem_core.analysis import files
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.context import SelectionContext, Stage
 from mlem_core.analysis.run import run
-from mlem_core.analysis.spec import AnalysisSpec, parameters
+from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer, Progress, Report
 from mlem_core.extending import functions
@@ -48,16 +48,16 @@ LABELS = {
     "minilm": ("objective:contrastive", "family:transformer"),
     "smollm2": ("objective:causal", "family:transformer"),
 }
-_CHOICES: dict[str, Any] = {
-    "stimuli": "probing",
-    "models": tuple(sorted({*itertools.chain(*GROUPS.values()), *LABELS})),
-    "layers": LAYERS,
-    "groups": tuple(GROUPS.items()),
-    "labels": tuple(LABELS.items()),
-}
 # Labels are an option of an extension, which may not be there; nothing else reads them.
-LEFT_OUT = _CHOICES.keys() - parameters().keys()
-SPEC = AnalysisSpec(**{name: _CHOICES[name] for name in _CHOICES if name not in LEFT_OUT})
+SPEC = AnalysisSpec.from_dict(
+    {
+        "stimuli": "probing",
+        "models": sorted({*itertools.chain(*GROUPS.values()), *LABELS}),
+        "layers": LAYERS,
+        "groups": [*GROUPS.items()],
+        "labels": [*LABELS.items()],
+    }
+)
 
 
 @functools.lru_cache(maxsize=1)
@@ -73,7 +73,7 @@ def example() -> Analysis:
     """
     if not sealed(FOLDER / "result", RESULT):
         raise InputError(DAMAGED)
-    return files.load_analysis(FOLDER / "result", LEFT_OUT)
+    return files.load_analysis(FOLDER / "result")
 
 
 def is_there() -> bool:
