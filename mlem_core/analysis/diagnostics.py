@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlem_core.analysis.planning import MOST_STIMULI, check_columns
+from mlem_core.analysis.planning import check_columns, sampled_rows
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import fraction, listed, many, percent, plural, sentence_case
@@ -44,8 +44,8 @@ DEFAULT = AnalysisSpec()
 def lint(stimuli: StimulusSet, spec: AnalysisSpec = DEFAULT) -> Lint:
     """Look at stimuli as a careful colleague would before a run.
 
-    What needs all pairs of stimuli is looked at in a seeded sample where there are more than
-    `MOST_STIMULI` of them.
+    What needs all pairs of stimuli is looked at in those of a sample where there are many, see
+    `mlem_core.analysis.planning.sampled_rows`.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def lint(stimuli: StimulusSet, spec: AnalysisSpec = DEFAULT) -> Lint:
     check_columns(columns, spec)
     resolved = [column.name for column in columns if column.names]
     levels = {feature.name: constant_unit(stimuli, feature.name) for feature in stimuli.features}
-    rows = np.sort(np.random.default_rng(seed).permutation(n)[:MOST_STIMULI])
+    rows = sampled_rows(n, seed)
     refused = ""
     try:
         fold_of = stimulus_folds(stimuli, spec.folds_over, folds, seed)
@@ -307,7 +307,20 @@ def _values(columns: Sequence[FeatureColumn], folds: int) -> Iterator[StimulusFi
     for feature in columns:
         values = pd.Series(feature.values)
         if feature.kind == "ordered":
-            yield from _stretched(feature.name, values)
+            present = values.dropna()
+            low, middle_low, middle_high, high = present.quantile([0, 0.01, 0.99, 1])
+            if len(present) >= 100 and 10 * (middle_high - middle_low) < high - low:
+                far = values.notna() & ((values < middle_low) | (values > middle_high))
+                yield StimulusFinding(
+                    "caution",
+                    "range",
+                    f"The feature {feature.name!r} runs from {low:g} to {high:g}, but 98 % of its "
+                    f"values lie between {middle_low:g} and {middle_high:g}. Scaled by the range, "
+                    "nearly all its distances are close to 0, and its weight rests on few stimuli. "
+                    "Look at the extreme values, or use their logarithm.",
+                    (feature.name,),
+                    _rows(np.flatnonzero(far)),
+                )
         if feature.kind != "nominal":
             continue
         counts = values.value_counts()
@@ -334,24 +347,6 @@ def _values(columns: Sequence[FeatureColumn], folds: int) -> Iterator[StimulusFi
             f"hardly any: merge {'it' if single else 'them'} with others or add stimuli.",
             (feature.name,),
             _rows(np.flatnonzero(values.isin(rare.index))),
-        )
-
-
-def _stretched(name: str, values: pd.Series[Any]) -> Iterator[StimulusFinding]:
-    present = values.dropna()
-    low, middle_low, middle_high, high = present.quantile([0, 0.01, 0.99, 1])
-    span, bulk = high - low, middle_high - middle_low
-    if len(present) >= 100 and 10 * bulk < span:
-        far = values.notna() & ((values < middle_low) | (values > middle_high))
-        yield StimulusFinding(
-            "caution",
-            "range",
-            f"The feature {name!r} runs from {low:g} to {high:g}, but 98 % of its values lie "
-            f"between {middle_low:g} and {middle_high:g}. Scaled by the range, nearly all its "
-            "distances are close to 0, and its weight rests on few stimuli. Look at the extreme "
-            "values, or use their logarithm.",
-            (name,),
-            _rows(np.flatnonzero(far)),
         )
 
 

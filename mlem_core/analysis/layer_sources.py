@@ -16,6 +16,7 @@ from mlem_core.analysis.model_source import EVERY
 from mlem_core.analysis.spec import AnalysisSpec, compares_repetitions
 from mlem_core.analysis.transforms import view
 from mlem_core.base.errors import InputError
+from mlem_core.base.parameters import check_fields
 from mlem_core.base.text import listed, span
 from mlem_core.base.typing import FloatArray, Layer, Report, counting
 from mlem_core.pairs.distances import PRECOMPUTED, SQUARED, squared_distances
@@ -38,8 +39,10 @@ def with_subjects(spec: AnalysisSpec) -> AnalysisSpec:
     The systems are called NAME@subject1 and so on. Where the file is in a group already, they are
     in the place of its name there.
 
-    Raises InputError: a file that is to have several subjects and has none, or cannot be read.
+    Raises InputError, before a file is opened: a choice that does not exist. Then: a file that is
+    to have several subjects and has none, or cannot be read.
     """
+    check_fields(spec)
     said, first_column = dict(spec.subjects), dict(spec.first_column)
     of: dict[str, tuple[str, ...]] = {}
     for name, path in spec.representations:
@@ -247,12 +250,10 @@ def get_representations(analysis: Analysis, model: str, store: Store) -> Represe
 
 def missing_representations(analysis: Analysis, models: Sequence[str], store: Store) -> list[str]:
     """Names of the models for which `get_representations` has nothing."""
-
-    def lacks(model: str) -> bool:
+    missing = []
+    for model in models:
         try:
             get_representations(analysis, model, store)
         except InputError:
-            return True
-        return False
-
-    return list(filter(lacks, models))
+            missing.append(model)
+    return missing

@@ -21,9 +21,9 @@ from mlem_core.base.labels import NAMES
 from mlem_core.base.parallel import cores
 from mlem_core.base.resources import check_free, check_memory, give_back_memory
 from mlem_core.base.text import listed, many, percent
-from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Report, counting
+from mlem_core.base.typing import FloatArray, IntArray, Layer, Report, counted, counting
 from mlem_core.estimators.training_pairs import TrainingPairs
-from mlem_core.pairs.columns import FeatureColumn
+from mlem_core.pairs.columns import FeatureColumn, resolved_columns
 from mlem_core.pairs.designs import PairDesign, n_pairs
 from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
 from mlem_core.pairs.ranks import IN_MEMORY_BYTES, PairRanks
@@ -71,18 +71,15 @@ def layer_statistics(
     spec: AnalysisSpec,
     stimuli: StimulusSet,
     folds: IntArray,
-    columns: Sequence[FeatureColumn],
     sources: Mapping[Layer, Representations],
     store: Store,
     report: Report,
 ) -> AnalysisStatistics:
     """Statistics of the layers that can be used; if none can, what is wrong with the first one.
 
-    Parameters
-    ----------
-    folds : (n_stimuli,) the fold of each stimulus
-    columns : of the features
+    `folds` are (n_stimuli,), the fold of each stimulus.
     """
+    columns = resolved_columns(stimuli, spec.values)
     items = untested_items(folds, stimuli.groups, stimuli.items)
     missing = missing_pairs(spec, sources)
     places = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *missing.values()]))
@@ -115,7 +112,13 @@ def layer_statistics(
             "choose fewer layers or stimuli",
         )
         if backend is None:
-            results = _pass_layers(compared, spec, sources, progress)
+            rows: list[LayerSource] = [
+                partial(source.__getitem__, number) for (_, number), source in sources.items()
+            ]
+            distances = [spec.neural_distance(model) for model, _ in sources]
+            names = [NAMES.layer_title(layer) for layer in sources]
+            passed = passes_over_layers(compared, rows, distances, names)
+            results = counted(enumerate(passed), len(sources), progress)
         else:
             results = backend.pass_over_layers(passes, sources, store, progress)
         statistics = _join_layers(compared, spec, list(sources), results, store)
@@ -230,24 +233,6 @@ def training_pairs(
 
     folds = pairs.moments.folds
     return TrainingPairs.from_columns(pairs.columns, folds, len(sources), distances, design)
-
-
-def _pass_layers(
-    compared: ComparedPairs,
-    spec: AnalysisSpec,
-    sources: Mapping[Layer, Representations],
-    progress: Counted,
-) -> Iterator[tuple[int, LayerPass | InputError]]:
-    """The pass over each layer by the cores of this machine, or what is wrong with one."""
-    rows: list[LayerSource] = [
-        partial(source.__getitem__, number) for (_, number), source in sources.items()
-    ]
-    distances = [spec.neural_distance(model) for model, _ in sources]
-    names = [NAMES.layer_title(layer) for layer in sources]
-    results = passes_over_layers(compared, rows, distances, names)
-    for position, result in enumerate(results):
-        yield position, result
-        progress(position + 1, len(sources))
 
 
 @dataclass(frozen=True)

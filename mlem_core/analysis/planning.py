@@ -12,8 +12,8 @@ Constants of time were measured on two cores of a laptop's speed; a busy machine
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.estimators.registry import can_resolve, estimator_named
+from mlem_core.estimators.registry import estimator_named
 from mlem_core.estimators.ridge_solver import GAIN, inner_scores
 from mlem_core.pairs.column_builder import MAX_COLUMNS
 from mlem_core.pairs.columns import AUTO, FeatureColumn, feature_columns
@@ -45,45 +45,35 @@ class Choice(NamedTuple):
     values: tuple[str, ...]
 
 
-def with_choices_open(spec: AnalysisSpec, stimuli: StimulusSet) -> AnalysisSpec:
-    """The analysis whose pairs tell which choices are best: by value what can be; ridge."""
-    among, values = estimator_named(spec.estimator).among, spec.values
-    if values == AUTO:
-        values = recommended_values(stimuli, spec)
-    return replace(spec, estimator=among[0] if among else spec.estimator, values=values)
+def possible_choices(spec: AnalysisSpec, stimuli: StimulusSet) -> list[Choice]:
+    """The choices among which an analysis of these stimuli chooses, the papers' first."""
+    names = estimator_named(spec.estimator).among or (spec.estimator,)
+    codings = [spec.values]
+    if spec.values == AUTO:
+        codings = [*dict.fromkeys(((), recommended_values(stimuli, spec)))]
+    return list(itertools.starmap(Choice, itertools.product(names, codings)))
 
 
-def resolve_auto_choices(
-    spec: AnalysisSpec,
-    stimuli: StimulusSet,
-    statistics_of: Callable[[IntArray], PairStatistics],
-) -> tuple[AnalysisSpec, dict[str, Any]]:
-    """The analysis with its choices made, and what its manifest says of them; none is {}.
+def choose(
+    spec: AnalysisSpec, choices: Sequence[Choice], pairs: PairStatistics
+) -> tuple[Choice, dict[str, Any]]:
+    """The choice of most folds, and what a manifest says of the choices.
 
     Parameters
     ----------
-    spec, stimuli : the specification, and its stimuli with the features
-    statistics_of : gives the pair statistics of all layers `with_choices_open` of the stimuli in
-        these rows, a seeded sample of those that are more than `MOST_STIMULI`
+    spec : as requested
+    choices : several of `possible_choices`
+    pairs : pair statistics of all layers, in the coding of the last of the choices
     """
-    open_spec, names = with_choices_open(spec, stimuli), estimator_named(spec.estimator).among
-    names = names or (spec.estimator,)
-    codings: tuple[tuple[str, ...], ...] = (open_spec.values,)
-    if spec.values == AUTO and open_spec.values:
-        codings = ((), open_spec.values)
-    if len(names) * len(codings) == 1:
-        return open_spec, {}
-    rows = np.random.default_rng(spec.seed).permutation(len(stimuli))[:MOST_STIMULI]
-    pairs = statistics_of(np.sort(rows))
     rho = {
         choice: inner_scores(pairs, ranked="rank" in choice.estimator, by_value=bool(choice.values))
-        for choice in itertools.starmap(Choice, itertools.product(names, codings))
+        for choice in choices
     }
     by_fold = best_by_fold(rho)
-    estimator, values = max(rho, key=by_fold.count)
-    chosen = {
-        "estimator": estimator,
-        "values": list(values),
+    best = max(rho, key=by_fold.count)
+    return best, {
+        "estimator": best.estimator,
+        "values": list(best.values),
         "folds": [[name, list(coded)] for name, coded in by_fold],
         "rho": [
             [name, list(coded), round(float(np.nanmean(score)), 4)]
@@ -91,7 +81,11 @@ def resolve_auto_choices(
         ],
         "requested": {"estimator": spec.estimator, "values": list(spec.values)},
     }
-    return replace(open_spec, estimator=estimator, values=values), chosen
+
+
+def sampled_rows(n_stimuli: int, seed: int) -> IntArray:
+    """The rows, ascending, of a seeded sample of at most `MOST_STIMULI` stimuli."""
+    return np.sort(np.random.default_rng(seed).permutation(n_stimuli)[:MOST_STIMULI])
 
 
 def best_by_fold(scores: Mapping[Choice, FloatArray]) -> list[Choice]:
@@ -159,7 +153,7 @@ def recommended_values(stimuli: StimulusSet, spec: AnalysisSpec) -> tuple[str, .
     stimuli : with the features of the analysis
     spec : its estimator and interactions; none is recommended where these cannot resolve a feature
     """
-    if not can_resolve(spec.estimator, spec.interactions):
+    if spec.interactions or not estimator_named(spec.estimator).resolves:
         return ()
     columns = feature_columns(stimuli)
     nominal = [

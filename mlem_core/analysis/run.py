@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,9 +18,10 @@ from mlem_core.analysis.layer_statistics import layer_statistics, training_pairs
 from mlem_core.analysis.planning import (
     CHOSEN,
     check_columns,
+    choose,
     fold_choices,
-    resolve_auto_choices,
-    with_choices_open,
+    possible_choices,
+    sampled_rows,
 )
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
@@ -30,7 +31,7 @@ from mlem_core.base.text import fraction, listed
 from mlem_core.base.typing import IntArray, Layer, Report, layer_name
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.measures.importance import fitted
-from mlem_core.pairs.columns import FeatureColumn, feature_columns, resolved_columns
+from mlem_core.pairs.columns import resolved_columns
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.ranks import correlations, pair_ranks
 from mlem_core.pairs.statistics import PairStatistics
@@ -118,27 +119,26 @@ def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet 
             layer_sources(spec, whole, store, report)[0], spec, len(stimuli)
         )
     folds = _folds(whole, spec)
-    requested_spec, spec = spec, with_choices_open(spec, stimuli)
-    columns = resolved_columns(stimuli, spec.values)
-    check_columns(columns, spec)
+    requested, choices = spec, possible_choices(spec, stimuli)
+    spec = replace(spec, estimator=choices[0].estimator, values=choices[-1].values)
+    check_columns(resolved_columns(stimuli, spec.values), spec)
     sources, notices = layer_sources(spec, whole, store, report)
-    notices = [*whole.notes, *notices]
-
-    build_statistics = partial(
-        _sample_statistics, spec, stimuli, folds, columns, sources, store, report
-    )
-    settled_spec, choice = resolve_auto_choices(requested_spec, stimuli, build_statistics)
-    columns_used = resolved_columns(stimuli, settled_spec.values)
+    record: dict[str, Any] = {}
+    if len(choices) > 1:
+        pairs = _sample_statistics(spec, stimuli, folds, sources, store, report)
+        best, record = choose(requested, choices, pairs)
+        spec = replace(spec, estimator=best.estimator, values=best.values)
     pairs, notes, positions, errors, variance = layer_statistics(
-        settled_spec, stimuli, folds, columns_used, sources, store, report
+        spec, stimuli, folds, sources, store, report
     )
     layers = [list(sources)[position] for position in positions]
-    named = replace(settled_spec, values=_resolved(columns_used))
-    notices += [*notes, *lint(stimuli, named).said, *_identical_layers(layers, pairs)]
+    named = replace(spec, values=pairs.resolved)
+    notices = [*whole.notes, *notices, *notes, *lint(stimuli, named).said]
+    notices += _identical_layers(layers, pairs)
     manifest = build_manifest(named, whole, stimuli, sources, layers, notices)
-    manifest |= {CHOSEN: choice} if choice else {}
+    manifest |= {CHOSEN: record} if record else {}
     analysis = Analysis(
-        settled_spec,
+        spec,
         stimuli,
         layers,
         pairs,
@@ -149,40 +149,36 @@ def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet 
         pair_errors=errors,
         variance=variance,
     )
-    for values in {choice.values for choice in fold_choices(manifest)} - {settled_spec.values}:
-        coded, columns = replace(settled_spec, values=values), resolved_columns(stimuli, values)
-        other = layer_statistics(coded, stimuli, folds, columns, sources, store, report)
-        analysis = replace(analysis, otherwise_coded=other.pairs)
-    if not estimator_named(settled_spec.estimator).of_pairs:
+    for values in {choice.values for choice in fold_choices(manifest)} - {spec.values}:
+        other = replace(spec, values=values)
+        statistics = layer_statistics(other, stimuli, folds, sources, store, report)
+        analysis = replace(analysis, otherwise_coded=statistics.pairs)
+    if not estimator_named(spec.estimator).of_pairs:
         return analysis
     training = training_pairs(
-        pairs, analysis.design, settled_spec, [(layer, sources[layer]) for layer in layers]
+        pairs, analysis.design, spec, [(layer, sources[layer]) for layer in layers]
     )
-    return replace(analysis, fits=fitted(pairs, settled_spec.estimator, training_pairs=training))
+    return replace(analysis, fits=fitted(pairs, spec.estimator, training_pairs=training))
 
 
 def _sample_statistics(
     spec: AnalysisSpec,
     stimuli: StimulusSet,
     folds: IntArray,
-    columns: Sequence[FeatureColumn],
     sources: Mapping[Layer, Representations],
     store: Store,
     report: Report,
-    rows: IntArray,
 ) -> PairStatistics:
-    """Pair statistics of the stimuli in some rows: of all their pairs where they are a sample."""
+    """Pair statistics for choices: of all pairs of a seeded sample, if there are more stimuli."""
+    rows = sampled_rows(len(stimuli), spec.seed)
     if len(rows) < len(stimuli):
-        spec = replace(spec, pairs=0)
+        # Which features have few enough values is said of all stimuli.
+        coded = [column.name for column in resolved_columns(stimuli, spec.values) if column.names]
+        spec = replace(spec, pairs=0, values=tuple(coded))
         stimuli = stimuli.take(rows)
         folds = folds[rows]
-        columns = feature_columns(stimuli, resolved=_resolved(columns))
         sources = {layer: source.take(rows) for layer, source in sources.items()}
-    return layer_statistics(spec, stimuli, folds, columns, sources, store, report).pairs
-
-
-def _resolved(columns: Sequence[FeatureColumn]) -> tuple[str, ...]:
-    return tuple(column.name for column in columns if column.names)
+    return layer_statistics(spec, stimuli, folds, sources, store, report).pairs
 
 
 def _folds(whole: StimulusSet, spec: AnalysisSpec) -> IntArray:

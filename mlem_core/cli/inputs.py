@@ -15,7 +15,6 @@ from mlem_core.analysis.layer_sources import (
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.parameters import check_fields
 from mlem_core.base.text import listed, short
 from mlem_core.base.typing import Layer, Report, layer_name, parse_layer
 from mlem_core.cli.options import spec_from_options
@@ -33,7 +32,6 @@ from mlem_core.storage.store import Store
 def checked_spec(options: argparse.Namespace) -> AnalysisSpec:
     """The analysis of these options; says at once how its stimuli were read."""
     spec = spec_from_options(options)
-    check_fields(spec)
     if "models" in vars(options):
         spec.check()
     complain(*spec.load_stimuli().notes)
