@@ -18,8 +18,13 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.labels import NAMES
 from mlem_core.base.parallel import check_cancelled
 from mlem_core.base.typing import Counted, Layer, Report, counting
-from mlem_core.extensions.cluster.connection import VARIABLE, connect, default_address
-from mlem_core.extensions.cluster.workers import run_units, uses_processes
+from mlem_core.extensions.cluster.workers import (
+    VARIABLE,
+    connect,
+    default_address,
+    run_units,
+    uses_processes,
+)
 from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.statistics import ComparedPairs, LayerPass, pass_over_layer
 from mlem_core.representations.extraction import ExtractionOptions

@@ -1,5 +1,7 @@
 """Units of work that other processes compute, by joblib's backend: loky's, or Dask's workers.
 
+The workers of a Dask scheduler are those of a connection; loky's are configured in joblib.
+
 A unit puts its result into a store that all processes share. So little travels, a worker that dies
 costs the unit that it was at, and a run that was ended goes on from the units that are there.
 """
@@ -8,10 +10,12 @@ from __future__ import annotations
 
 import functools
 import itertools
+import logging
+import os
 import platform
 import sys
-from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from typing import Any
 
 from mlem_core.base import VERSION
@@ -19,6 +23,11 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import check_cancelled
 from mlem_core.base.resources import installed_version
 
+# Names a Dask scheduler for the command line and the app.
+VARIABLE = "MLEM_CLUSTER"
+INSTALL = "the package distributed is missing; install it with pip install dask distributed."
+# Seconds until a scheduler that does not answer, or one without workers, is given up.
+ANSWER, WORKERS = 10.0, 60.0
 # How often units are computed again after a process of loky died.
 TRIES = 3
 # Units that wait at each thread of a Dask worker.
@@ -29,6 +38,47 @@ PACKAGES = ("numpy", "scipy", "numba", "pandas", "torch", "transformers")
 Versions = tuple[tuple[str, str], ...]
 # Number of a unit, and what is wrong with its input.
 Result = tuple[int, InputError | None]
+
+
+def default_address() -> str:
+    """Address of the Dask scheduler that the environment names, or an empty text."""
+    return os.environ.get(VARIABLE, "").strip()
+
+
+@contextmanager
+def connect(address: str) -> Iterator[None]:
+    """Context in which the workers of a Dask scheduler compute; without an address, threads do.
+
+    Raises InputError: Dask is not installed, nobody answers, or no worker comes.
+    """
+    if not address:
+        yield
+        return
+    try:
+        from distributed import Client
+    except ImportError:
+        raise InputError(INSTALL) from None
+    from joblib import parallel_config
+
+    # Each of its errors is told in one sentence here.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    try:
+        client = Client(address, timeout=ANSWER, set_as_default=False)
+    except (OSError, TimeoutError, ValueError, TypeError) as error:
+        raise InputError(
+            f"no Dask scheduler answers at {address}; start one with dask scheduler, and workers "
+            "with dask worker; one of tls:// wants a certificate (docs/cluster.md)."
+        ) from error
+    with client:
+        try:
+            client.wait_for_workers(1, WORKERS)
+        except TimeoutError:
+            raise InputError(
+                f"no worker has come to {address} within {WORKERS:.0f} seconds; start some with "
+                "dask worker."
+            ) from None
+        with parallel_config("dask", client=client):
+            yield
 
 
 def uses_processes() -> bool:

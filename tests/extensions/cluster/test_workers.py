@@ -20,9 +20,8 @@ from joblib import parallel_config
 
 from mlem_core import InputError, Store, run
 from mlem_core.cli.commands import main
-from mlem_core.extensions.cluster import connection, workers
-from mlem_core.extensions.cluster.connection import connect
-from mlem_core.extensions.cluster.workers import run_units, uses_processes
+from mlem_core.extensions.cluster import workers
+from mlem_core.extensions.cluster.workers import connect, run_units, uses_processes
 
 slow = pytest.mark.slow
 
@@ -95,7 +94,7 @@ def test_without_dask_a_sentence_says_what_to_install(monkeypatch):
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "local:4", "no address"])
 def test_where_nobody_answers_a_sentence_says_what_to_start(address, monkeypatch):
-    monkeypatch.setattr(connection, "ANSWER", 1.0)
+    monkeypatch.setattr(workers, "ANSWER", 1.0)
     with refused(address, "dask scheduler"), connect(address):
         raise AssertionError
 
