@@ -326,7 +326,14 @@ class Analysis:
         """
         estimator, most = selection.estimator, Choice(self.spec.estimator, self.spec.values)
         if estimator_named(estimator).of_pairs:
-            return self._fits_of_pairs(selection)
+            run_selection = self.select(layers=selection.layers, similarity=selection.similarity)
+            if self.fits is None or selection != run_selection:
+                raise InputError(
+                    f"the estimator {estimator} is fitted to single pairs of stimuli, which take "
+                    "the representations again; use FITS.get of mlem_core.analysis.context, or run "
+                    "the analysis with it."
+                )
+            return self.fits.select_layers(selection.places(self.layers))
         fits = fitted(self.compute_pairs(selection), estimator)
         choices = fold_choices(self.manifest) if estimator == most.estimator else []
         for choice in {*choices} - {most}:
@@ -336,17 +343,6 @@ class Analysis:
             folds = [fold for fold, of_fold in enumerate(choices) if of_fold == choice]
             fits = fits.with_scores_of(other, folds)
         return fits
-
-    def _fits_of_pairs(self, selection: Selection) -> Fits:
-        """Those of the run; raises InputError for others, which take the pairs of stimuli again."""
-        own = self.select(layers=selection.layers)
-        if self.fits is None or own != replace(selection, similarity=own.similarity):
-            raise InputError(
-                f"the estimator {selection.estimator} is fitted to single pairs of stimuli, which "
-                "take the representations again; use FITS.get of "
-                "mlem_core.analysis.context, or run the analysis with it."
-            )
-        return self.fits.select_layers(selection.places(self.layers))
 
 
 def _lines(analysis: Analysis) -> tuple[str, Lines]:

@@ -127,8 +127,8 @@ class Stage(Generic[T]):
     compute : function (context, **options) that computes it
     key : function (context, **options) that gives all that it depends on
     compressed : whether arrays are
-    pack, unpack : where what is kept is not the result: function (result) that gives it, and
-        function (context, kept, **options) that gives the result
+    unpack : where what is computed and kept is not the result: function (context, kept, **options)
+        that gives the result
     narrow : function (context, result) that gives the result of the context from that of all layers
         of the analysis; None where the latter does not answer for fewer layers
     join : function that makes one result of those of single layers, each kept by itself; None where
@@ -143,7 +143,6 @@ class Stage(Generic[T]):
     compute: Callable[..., Any]
     key: Callable[..., dict[str, Any]] = selection_key
     compressed: bool = False
-    pack: Callable[[T], Any] | None = None
     unpack: Callable[..., T] | None = None
     narrow: Callable[[Any, T], T] | None = None
     join: Callable[[Sequence[T]], T] | None = None
@@ -176,23 +175,18 @@ class Stage(Generic[T]):
             return result
         layers = context.selection.layers
         if self.join is not None and len(layers) > 1 and self.by_layer(context):
-            count, n_layers = (
-                counting(context.report, self.label or self.name, "layers"),
-                len(layers),
-            )
-            count(0, n_layers)
+            count = counting(context.report, self.label or self.name, "layers")
+            count(0, len(layers))
             quiet = replace(context, report=no_report)
-            single_layers = counted(quiet.single_layers, n_layers, count)
+            single_layers = counted(quiet.single_layers, len(layers), count)
             return self.join([self.get(layer, **options) for layer in single_layers])
 
-        def compute() -> Any:
-            result = self.compute(context, **options)
-            return result if self.pack is None else self.pack(result)
-
-        key = self.key(context, **options)
-        return self._result(
-            context, self.entries.get(context.required_store, key, compute), options
+        kept = self.entries.get(
+            context.required_store,
+            self.key(context, **options),
+            lambda: self.compute(context, **options),
         )
+        return self._result(context, kept, options)
 
     def _kept(self, context: SelectionContext, **options: Any) -> T | None:
         store = context.required_store

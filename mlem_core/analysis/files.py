@@ -107,7 +107,7 @@ def read_contents(folder: Path | str) -> Contents:
     )
 
 
-def kept_spec(folder: Path | str) -> AnalysisSpec:
+def read_spec(folder: Path | str) -> AnalysisSpec:
     """The specification of a saved analysis; raises as `read_contents`."""
     return AnalysisSpec.from_dict(_folder_identity(Path(folder)).spec)
 
@@ -143,16 +143,19 @@ def load_analysis(folder: Path | str) -> Analysis:
     spec, kinds = AnalysisSpec.from_dict(about.spec), about.kinds
     whole = read_saved(source / STIMULI, kinds, about.stimuli)
     whole = whole.select(list(kinds))
-    errors, variance = pair_errors.none(), None
+    errors, variance, otherwise_coded, fits = pair_errors.none(), None, None, None
     if (source / PAIR_ERRORS).exists():
         columns: Any = pair_errors.COLUMNS
         errors = pd.read_csv(source / PAIR_ERRORS, dtype=columns, keep_default_na=False)
     if (source / VARIANCE).exists():
         # A model may be called NA.
         variance = pd.read_csv(source / VARIANCE, converters={"model": str})
-    otherwise_coded = None
     if (source / OTHERWISE_CODED).exists():
         otherwise_coded = load_statistics(source / OTHERWISE_CODED)
+    if (source / FITS).exists():
+        with np.load(source / FITS, allow_pickle=False) as arrays:
+            parts = {part.name: arrays[part.name] for part in fields(FoldFits)}
+            fits = Fits(FoldFits(**parts), arrays["importance"])
     return Analysis(
         spec=spec,
         stimuli=spec.kept.apply(whole),
@@ -163,19 +166,10 @@ def load_analysis(folder: Path | str) -> Analysis:
         manifest=about.manifest,
         whole=whole,
         pair_errors=errors,
-        fits=_fits(source / FITS),
+        fits=fits,
         otherwise_coded=otherwise_coded,
         variance=variance,
     )
-
-
-def _fits(file: Path) -> Fits | None:
-    """Fits of an estimator that is fitted to single pairs; None where there are none."""
-    if not file.exists():
-        return None
-    with np.load(file, allow_pickle=False) as arrays:
-        parts = {part.name: arrays[part.name] for part in fields(FoldFits)}
-        return Fits(FoldFits(**parts), arrays["importance"])
 
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas", "torch", "transformers")

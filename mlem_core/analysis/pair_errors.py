@@ -66,12 +66,12 @@ def design_errors(
     """
     spec = estimator_named(estimator)
     estimator = "ridge" if spec.slow or spec.of_pairs else estimator
-    solution = estimator_named(estimator).model().solve(pairs, range(pairs.n_folds))
+    model = estimator_named(estimator).model()
+    solution = model.solve(pairs, range(pairs.n_folds))
     held, permutations = None, PERMUTATIONS
     if max(len(fold.counts) for fold in pairs.tests.folds) > MOST_PAIRS:
         held, permutations = solution, 1
-    scores = _scores(pairs, solution.coef, PERMUTATIONS)
-    model, similarities = estimator_named(estimator).model(), _similarities(pairs)
+    scores, similarities = _scores(pairs, solution.coef, PERMUTATIONS), _similarities(pairs)
     replicates = [
         (_scores(part, model.refit(part, held), permutations), _similarities(part))
         for part in without_design

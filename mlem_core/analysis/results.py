@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -146,10 +146,10 @@ class Results:
     @cached_property
     def map_stress(self) -> dict[str, float]:
         """Stress of the map by measure, see `mlem_core.measures.similarity.map_stress`."""
+        points = self.layer_map.set_index("measure")[["x", "y"]]
         return {
-            measure: similarity.map_stress(apart, points[["x", "y"]].to_numpy(dtype=np.float64))
+            measure: similarity.map_stress(apart, points.loc[[measure]].to_numpy(dtype=np.float64))
             for measure, apart in self._dissimilarities.items()
-            for points in (self.layer_map[self.layer_map["measure"] == measure],)
         }
 
     @property
@@ -157,14 +157,9 @@ class Results:
         squares = {"profiles": self.similarity_profiles, "rsa": self.similarity_rsa}
         return {name: 1.0 - one.to_numpy(dtype=np.float64) for name, one in squares.items()}
 
-    def write(
-        self,
-        folder: Path | str,
-        manifest: dict[str, Any],
-        extra: Mapping[str, pd.DataFrame] | None = None,
-    ) -> list[str]:
-        """Write `tables`, and further ones by their file names, as `write_tables` does."""
-        return write_tables(folder, {**self.tables(), **(extra or {})}, manifest)
+    def write(self, folder: Path | str, manifest: dict[str, Any]) -> list[str]:
+        """Write `tables` as `write_tables` does."""
+        return write_tables(folder, self.tables(), manifest)
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """The tables of the command line's contract by their file names."""
@@ -197,40 +192,36 @@ def write_tables(
     Returns the tables of another analysis that stay, as another command has written them.
     """
     target = Path(folder)
-    names, there = {*tables}, _tables_there(target / "manifest.json", manifest)
-    own = there.written.get(command, set())
-    with replacing_files(target, "manifest.json", own - there.same - names) as unfinished:
+    names = {*tables}
+    same, before, options = _tables_there(target / "manifest.json", manifest)
+    of_command = before.get(command, set())
+    with replacing_files(target, "manifest.json", of_command - same - names) as unfinished:
         for name in sorted(names):
             write_table(tables[name], unfinished / name, synced=False)
-        written = {one: its - names for one, its in there.written.items()}
-        written[command] = names | (own & there.same)
-        options = {**there.options, **manifest.get("options", {})}
+        written = {other: its - names for other, its in before.items()}
+        written[command] = names | (of_command & same)
+        options |= manifest.get("options", {})
         listed = {
             **manifest,
             **({"options": options} if options else {}),
-            "tables": sorted(names | there.same),
-            "written": {one: sorted(its) for one, its in sorted(written.items()) if its},
+            "tables": sorted(names | same),
+            "written": {by: sorted(its) for by, its in sorted(written.items()) if its},
         }
         # A file's name in no encoding becomes \udcff, which JSON reads as it was.
         text = json.dumps(listed, indent=2, ensure_ascii=False)
         path = unfinished / "manifest.json"
         path.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
-    return sorted(set().union(*written.values()) - names - there.same)
+    return sorted(set().union(*written.values()) - names - same)
 
 
-class _There(NamedTuple):
-    """The tables in a folder: of the same analysis, and all by the command that wrote them.
+def _tables_there(
+    path: Path, manifest: Mapping[str, Any]
+) -> tuple[set[str], dict[str, set[str]], dict[str, Any]]:
+    """Tables that a folder's manifest lists and the folder has; none where it lists none.
 
-    `options` are those of the tables of the same analysis.
+    Returns those of the same analysis, all by the command that wrote them, and the options of those
+    of the same analysis.
     """
-
-    same: set[str]
-    written: dict[str, set[str]]
-    options: dict[str, Any]
-
-
-def _tables_there(path: Path, manifest: Mapping[str, Any]) -> _There:
-    """Tables that a folder's manifest lists and the folder has; none where it lists none."""
 
     def there(names: Any) -> set[str]:
         safe = {str(name) for name in names if re.fullmatch(r"[\w-]+\.csv", str(name))}
@@ -244,11 +235,11 @@ def _tables_there(path: Path, manifest: Mapping[str, Any]) -> _There:
         new = json.loads(json.dumps(manifest))
         new.pop("options", None)
     except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        return _There(set(), {}, {})
+        return set(), {}, {}
     of_none = tables.difference(*written.values())
     written = {**written, "": of_none} if of_none else written
     same = {**kept, "machine": None} == {**new, "machine": None}
-    return _There(tables if same else set(), written, options if same else {})
+    return tables if same else set(), written, options if same else {}
 
 
 def _with_names(square: pd.DataFrame) -> pd.DataFrame:

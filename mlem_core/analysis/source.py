@@ -192,18 +192,13 @@ def _state(source: StimulusChoices) -> _State:
 # Several commands look at the stimuli before and in a run, and a treebank takes seconds to read.
 @lru_cache(maxsize=4)
 def _load(source: StimulusChoices, state: _State) -> StimulusSet:
-    stimuli = _loaded(source, source.stimulus_files)
+    stimuli = _read(source, source.stimulus_files)
+    for step in ordered_steps():
+        stimuli = step.change(stimuli, source)
     now = _state(source)
     if now != state:
         names = [path.name for path, _ in {*now[0]} ^ {*state[0]}]
         raise changed(min(names, default="a model that gives surprisal"))
-    return stimuli
-
-
-def _loaded(source: StimulusChoices, paths: list[Path]) -> StimulusSet:
-    stimuli = _read(source, paths)
-    for step in ordered_steps():
-        stimuli = step.change(stimuli, source)
     return stimuli
 
 

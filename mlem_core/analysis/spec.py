@@ -45,8 +45,11 @@ def parse_pairs(text: str) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairSpec:
-    """Which stimuli are compared, how, and in which folds; the fields are described in place."""
+class AnalysisChoices(ModelSource, StimulusSource):
+    """Everything that decides what an analysis gives.
+
+    >>> spec = AnalysisSpec(stimuli="probing", models="minilm", layers=(0, 6))
+    """
 
     features: tuple[str, ...] | None = option(
         None, "Features", "By default all.", metavar="a,b", parse=parse_names
@@ -133,17 +136,6 @@ class PairSpec:
         parse=parse_pairs,
         range=(0, 2**63 - 1),
     )
-
-    @property
-    def kept(self) -> StimulusFilter:
-        """Choice of the stimuli that are analysed."""
-        return StimulusFilter(self.positions, self.half, self.folds_over, self.seed)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FitSpec:
-    """How the metric models are fitted; the fields are described in place."""
-
     as_in: str = option(
         "defaults",
         "Choices as in",
@@ -178,13 +170,10 @@ class FitSpec:
         parse=_parse_values,
     )
 
-
-@dataclass(frozen=True)
-class AnalysisChoices(FitSpec, PairSpec, ModelSource, StimulusSource):
-    """Everything that decides what an analysis gives.
-
-    >>> spec = AnalysisSpec(stimuli="probing", models="minilm", layers=(0, 6))
-    """
+    @property
+    def kept(self) -> StimulusFilter:
+        """Choice of the stimuli that are analysed."""
+        return StimulusFilter(self.positions, self.half, self.folds_over, self.seed)
 
     @property
     def pair_choices(self) -> dict[str, Any]:
@@ -248,11 +237,20 @@ class AnalysisChoices(FitSpec, PairSpec, ModelSource, StimulusSource):
         check_values(self.estimator, self.values, self.interactions)
 
     def _check_distance(self) -> None:
-        if self.distance == PRECOMPUTED:
-            _check_precomputed(self)
-        files = dict(self.representations)
+        if self.distance == PRECOMPUTED and self.models:
+            raise InputError(
+                f"the distance {PRECOMPUTED} goes with representations files only, whose arrays "
+                f"are distances already; found the model {self.models[0]!r} beside it: leave it "
+                f"out, or choose one of {', '.join(metrics())} and name the files that hold "
+                "distances (--precomputed NAME)."
+            )
+        if self.distance == PRECOMPUTED and self.units != "raw":
+            raise InputError(
+                f"the units cannot be {self.units} where the distance is {PRECOMPUTED}: distances "
+                "have no units; the only choice is raw."
+            )
         if DISTANCES[self.distance].repeated and not any(
-            compares_repetitions(self, name) for name in files
+            compares_repetitions(self, name) for name, _ in self.representations
         ):
             raise InputError(
                 f"the distance {self.distance} needs a representations file with repetitions of "
@@ -330,18 +328,3 @@ def with_models(spec: AnalysisSpec, models: Sequence[str]) -> AnalysisSpec:
     """Specification for these models and no others."""
     changed = replace(spec, models=tuple(models))
     return replace(changed, **changed.choices_among(changed.names))
-
-
-def _check_precomputed(spec: AnalysisChoices) -> None:
-    if spec.models:
-        raise InputError(
-            f"the distance {PRECOMPUTED} goes with representations files only, whose arrays are "
-            f"distances already; found the model {spec.models[0]!r} beside it: leave it out, or "
-            f"choose one of {', '.join(metrics())} and name the files that hold distances "
-            "(--precomputed NAME)."
-        )
-    if spec.units != "raw":
-        raise InputError(
-            f"the units cannot be {spec.units} where the distance is {PRECOMPUTED}: distances have "
-            "no units; the only choice is raw."
-        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.text import some
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.estimators.registry import Solution as Solution
 from mlem_core.estimators.registry import Solver
 from mlem_core.estimators.ridge_solver import ALPHAS, BETAS, RidgeSolver
 from mlem_core.estimators.training_pairs import TrainingPairs
@@ -212,36 +211,31 @@ class TableModel(Solver, BaseEstimator):
         return float(statistics.tests.folds[0].scores(self.coef_[None, None]).rho[0, 0])
 
     def _fitted(self, X: StimulusSet | pd.DataFrame) -> list[FeatureColumn]:
-        """The features of other stimuli, as those that were fitted."""
+        """The features of other stimuli that were fitted, in the order of the fit.
+
+        Raises InputError: a feature that is missing, that the model does not know, or that is of
+        another kind: codes in the place of categories would be numeric.
+        """
         check_is_fitted(self)
-        return matched(feature_columns(X, self.spans_, self.value_names_), self.kinds_)
-
-
-def matched(columns: Sequence[FeatureColumn], kinds: Mapping[str, str]) -> list[FeatureColumn]:
-    """The features that a model was fitted with, by name and in the order of the fit.
-
-    `kinds` has that of each feature in the fit, by name.
-
-    Raises InputError: a feature that is missing, that the model does not know, or that is of
-    another kind: codes in the place of categories would be numeric.
-    """
-    known = {column.name: column for column in columns}
-    lacks = [name for name in kinds if name not in known]
-    extra = [name for name in known if name not in kinds]
-    if lacks or extra:
-        differences = [f"lack {some(lacks)}"] * bool(lacks) + [f"add {some(extra)}"] * bool(extra)
-        raise InputError(
-            f"the features {' and '.join(differences)}; expected those that the model was fitted "
-            f"with, in any order: {some(list(kinds))}."
-        )
-    for name, kind in kinds.items():
-        if (known_kind := known[name].kind) != kind:
+        columns = feature_columns(X, self.spans_, self.value_names_)
+        known, kinds = {column.name: column for column in columns}, self.kinds_
+        lacks = [name for name in kinds if name not in known]
+        extra = [name for name in known if name not in kinds]
+        if lacks or extra:
+            differences = [f"lack {some(lacks)}"] * bool(lacks)
+            differences += [f"add {some(extra)}"] * bool(extra)
             raise InputError(
-                f"the feature {name!r} is {_KINDS[known_kind]} here and was {_KINDS[kind]} when "
-                "the model was fitted; give it as it was then: numbers as numbers, categories as "
-                "text (not as codes)."
+                f"the features {' and '.join(differences)}; expected those that the model was "
+                f"fitted with, in any order: {some(list(kinds))}."
             )
-    return [known[name] for name in kinds]
+        for name, kind in kinds.items():
+            if (known_kind := known[name].kind) != kind:
+                raise InputError(
+                    f"the feature {name!r} is {_KINDS[known_kind]} here and was {_KINDS[kind]} "
+                    "when the model was fitted; give it as it was then: numbers as numbers, "
+                    "categories as text (not as codes)."
+                )
+        return [known[name] for name in kinds]
 
 
 def _neural(y: Any, X: StimulusSet | pd.DataFrame) -> NDArray[Any]:

@@ -176,8 +176,7 @@ class EstimatorSpec:
     resolves : takes features that are resolved by value
     refitted : intervals of its scores are those of metrics that are fitted anew without each block
     of_pairs : fitted to single pairs of stimuli, see `Solver.needs_pairs`
-    needs : the package that it needs beside those of the program, or "". What takes all estimators
-        takes those that need none
+    needs : the package that it needs beside those of the program, or ""
     among : the estimators that it stands for; each fold of an analysis has one of them, chosen by
         its training stimuli; see `mlem_core.analysis.planning`
     """
@@ -225,20 +224,6 @@ def check_installed(name: str) -> None:
         )
 
 
-def every_estimator() -> list[str]:
-    """The names of the estimators that need no further package, without those that choose one."""
-    return [
-        name
-        for name, estimator in ESTIMATORS.items()
-        if not estimator.needs and not estimator.among
-    ]
-
-
-def can_resolve(name: str, interactions: bool) -> bool:
-    """Whether an estimator takes features that are resolved by value."""
-    return estimator_named(name).resolves and not interactions
-
-
 def check_values(name: str, resolved: Sequence[str], interactions: bool) -> None:
     """Raise InputError where an estimator cannot take features that are resolved by value.
 
@@ -253,7 +238,11 @@ def check_values(name: str, resolved: Sequence[str], interactions: bool) -> None
             "that are coded as same or different, so choose one of the two."
         )
     if not estimator_named(name).resolves:
-        can = [one for one in every_estimator() if ESTIMATORS[one].resolves]
+        can = [
+            other
+            for other, entry in ESTIMATORS.items()
+            if entry.resolves and not entry.needs and not entry.among
+        ]
         raise InputError(
             f"the estimator {name} needs features that are coded as same or different, and "
             f"{listed(resolved)} is coded by value; choose {listed(can, last='or')}, or no values."

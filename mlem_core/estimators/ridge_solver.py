@@ -5,7 +5,7 @@ Only the scores that choose a strength look at pairs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -93,11 +93,7 @@ class RidgeSolver(Solver):
         best = np.zeros((moments.n_layers, len(outer)), dtype=np.int64)
         inner_rho = np.full((n_folds, *best.shape), np.nan)
         if several:
-
-            def inner_weights(outer_set: int, fold: int) -> FloatArray:
-                return fitted[:, sets.index(tuple(sorted({*outer[outer_set], fold})))]
-
-            scores = _inner_scores(pairs.tests, outer, inner_weights)
+            scores = _inner_scores(pairs.tests, outer, sets, fitted)
             best = first_best(np.nanmean(scores, axis=0))
             # Where it was chosen, the best of many strengths scores too high.
             best_in_others = first_best(np.nansum(scores, axis=0) - scores)
@@ -124,11 +120,16 @@ class RidgeSolver(Solver):
 def _inner_scores(
     tests: ScoredPairs,
     outer: Sequence[tuple[int, ...]],
-    weights: Callable[[int, int], FloatArray],
+    sets: Sequence[tuple[int, ...]],
+    weights: FloatArray,
 ) -> FloatArray:
-    """(n_folds, n_layers, n_sets, n_strengths) ρ in each fold; NaN where a set leaves it out.
+    """(n_folds, n_layers, n_outer, n_strengths) ρ in each fold; NaN where a set leaves it out.
 
-    `weights` gives those (n_layers, n_strengths, n_columns) of a training set without a fold.
+    Parameters
+    ----------
+    outer : folds that each of n_outer training sets leaves out
+    sets : folds that those sets leave out which are fitted, also without one fold more
+    weights : (n_layers, n_sets, n_strengths, n_columns) of these
     """
 
     def tested_fold(fold: int) -> tuple[list[int], FloatArray]:
@@ -136,7 +137,8 @@ def _inner_scores(
         others = [number for number, out in enumerate(outer) if fold not in out]
         if not others:
             return others, np.zeros(0)
-        stacked = np.stack([weights(number, fold) for number in others], axis=1)
+        without = [tuple(sorted((*outer[number], fold))) for number in others]
+        stacked = weights[:, [sets.index(folds) for folds in without]]
         n_layers, n_others, n_strengths, n_columns = stacked.shape
         rho = tests.folds[fold].scores(stacked.reshape(n_layers, -1, n_columns)).rho
         return others, rho.reshape(n_layers, n_others, n_strengths)

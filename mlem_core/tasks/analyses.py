@@ -121,7 +121,7 @@ def find(job_id: str, store: Store) -> Job | None:
     with contextlib.suppress(OSError, ValueError):
         # What was asked stands in the result too, under its seal.
         if sealed(result, RESULT, "analysis.json"):
-            return Job(job_id, folder, files.kept_spec(result))
+            return Job(job_id, folder, files.read_spec(result))
     try:
         return Job(
             job_id, folder, AnalysisSpec.from_dict(read_json(folder / "spec.json", strict=True))

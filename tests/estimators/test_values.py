@@ -166,17 +166,6 @@ def test_planted_distances_between_values_come_back():
     assert fits.rho.mean() > fitted(plain)[0].rho.mean() + 0.1
 
 
-def test_a_subset_of_features_equals_a_run_with_only_these(pairs):
-    keep = ["kind", "length"]
-    fewer = statistics_of(FEATURES[keep], LAYERS, FOLDS, ("kind",))
-    (expected, its_importance), (found, importance) = map(
-        fitted, (fewer, pairs.select_features(keep))
-    )
-    for name, values in vars(found).items():
-        np.testing.assert_allclose(values, getattr(expected, name), atol=1e-9)
-    np.testing.assert_allclose(importance, its_importance, atol=1e-9)
-
-
 def test_an_estimator_predicts_other_stimuli_by_the_values_it_knows():
     features = explicit.random_features(N_NEW, 3)
     model = RidgeMLEM(values=RESOLVED).fit(features, explicit.random_layer(features))

@@ -10,9 +10,9 @@ from scipy.stats import spearmanr
 
 from mlem_core import Store, run
 from mlem_core.cli.commands import main
-from mlem_core.estimators.base import Solution, TableModel
+from mlem_core.estimators.base import TableModel
 from mlem_core.estimators.normal_equations import normal_equations
-from mlem_core.estimators.registry import ESTIMATORS, EstimatorSpec
+from mlem_core.estimators.registry import ESTIMATORS, EstimatorSpec, Solution
 from mlem_core.estimators.registry import register as register_estimator
 from mlem_core.pairs.distances import DISTANCES, Distance, metrics, register, squared_distances
 from mlem_core.report.archive import write_archive

@@ -18,8 +18,8 @@ import numpy as np
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.parallel import map_on_all_cores
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.estimators.base import Solution, TableModel
-from mlem_core.estimators.registry import check_installed, check_number
+from mlem_core.estimators.base import TableModel
+from mlem_core.estimators.registry import Solution, check_installed, check_number
 from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.extensions.rank_estimators.rank_optimizer import (
     CONSTRAINTS,

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torchsort
 from helpers import explicit
-from helpers.inputs import refused
+from helpers.inputs import refused, statistics_of
 from scipy.stats import rankdata, spearmanr
 from sklearn.base import clone
 from sklearn.datasets import make_spd_matrix
@@ -31,7 +31,6 @@ from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import PairDesign, pair_places
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.pair_columns import PairColumns
-from mlem_core.pairs.statistics import ComparedPairs, pair_statistics
 from mlem_core.stimuli.folds import fold_pairs
 from validation.simulations import pair_cells
 
@@ -164,13 +163,6 @@ def test_some_of_the_pairs_are_those_of_the_design(monkeypatch):
     assert found[0] == pytest.approx(explicit.rho_a(predicted[use], target[use]), abs=1e-9)
 
 
-def statistics_of(features, layers, folds, interactions, **more):
-    compared = ComparedPairs.from_features(
-        feature_columns(features), folds, interactions=interactions
-    )
-    return pair_statistics(compared, [lambda layer=layer: layer for layer in layers], **more)
-
-
 @pytest.mark.parametrize("interactions", [False, True])
 def test_training_beats_ridge_and_is_scored_on_held_out_pairs(interactions):
     features, folds = explicit.random_features(N), explicit.random_folds(N)
@@ -178,7 +170,7 @@ def test_training_beats_ridge_and_is_scored_on_held_out_pairs(interactions):
     pairs = pairs_of(features, layers, folds, interactions)
     distances = explicit.feature_distances(features)
     x = explicit.products(distances) if interactions else distances**2
-    statistics = statistics_of(features, layers, folds, interactions)
+    statistics = statistics_of(features, layers, folds, interactions=interactions)
     with refused("training sets"):
         SpearmanMLEM().cross_validate(statistics)
     fits = SpearmanMLEM().cross_validate(statistics, pairs)
@@ -203,7 +195,7 @@ def test_importance_of_interactions_equals_monte_carlo(constraint):
     features, folds = explicit.random_features(N), explicit.random_folds(N)
     layers = [explicit.random_layer(features)]
     distances = explicit.feature_distances(features)
-    statistics = statistics_of(features, layers, folds, True)
+    statistics = statistics_of(features, layers, folds, interactions=True)
     pairs = pairs_of(features, layers, folds, True)
     fits = {"metric": SpearmanMLEM, "none": FRRSA}[constraint]().cross_validate(statistics, pairs)
     fold = 1
@@ -416,7 +408,7 @@ def test_planted_metric_comes_near(planted, constraint):
 def test_a_planted_metric_comes_back_with_interactions(planted, name, near):
     features, matrix, w = planted
     folds = explicit.random_folds(150, 3)
-    statistics = statistics_of(features, [matrix], folds, True, distance="precomputed")
+    statistics = statistics_of(features, [matrix], folds, interactions=True, distance="precomputed")
     pairs = TrainingPairs.from_columns(
         statistics.columns, folds, 1, lambda _: squared_distances(matrix, "precomputed")
     )
