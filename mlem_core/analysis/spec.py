@@ -282,7 +282,7 @@ def unread_options(values: Mapping[str, Any]) -> list[str]:
     in their digest; others change nothing that is computed of a model.
     """
     names = sorted(name for name in values.keys() - parameters().keys() if values[name])
-    return [f"No installed extension reads the options {listed(names)}."] if names else []
+    return [f"No installed extension reads these options: {listed(names)}."] if names else []
 
 
 def names_in_section(section: str) -> list[str]:

@@ -87,7 +87,7 @@ def test_a_saved_analysis_is_the_same(made, tmp_path):
     assert opened.spec == analysis.spec == AnalysisSpec.from_dict(about["spec"])
     assert opened.notices == [
         *analysis.notices,
-        "No installed extension reads the options gone.",
+        "No installed extension reads these options: gone.",
     ]
     assert files.read_contents(tmp_path).notices == tuple(opened.notices)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -53,16 +52,12 @@ def join_decoding(by_layer: Sequence[Decoding]) -> Decoding:
     return Decoding(table, tuple(notices))
 
 
-def _decoding_key(context: SelectionContext) -> dict[str, Any]:
-    return context.analysis.key(context.selection.layers, name="decoding")
-
-
 DECODING = Stage[Decoding](
     "baseline",
     2,
     Decoding,
     compute_decoding,
-    key=_decoding_key,
+    key=lambda context: context.analysis.key(context.selection.layers, name="decoding"),
     join=join_decoding,
     label="decoding",
 )

@@ -154,18 +154,13 @@ class WeightForm:
     @cached_property
     def first(self) -> IntArray:
         """(n_columns,) the first feature of each weight."""
-        return self._terms[0]
+        n = self.n_features
+        return metric_terms(n)[0] if self.interactions else np.arange(n)
 
     @cached_property
     def second(self) -> IntArray:
         """(n_columns,) the second feature; the same as the first for Δ_f²."""
-        return self._terms[1]
-
-    @property
-    def _terms(self) -> tuple[IntArray, IntArray]:
-        if self.interactions:
-            return metric_terms(self.n_features)
-        return np.arange(self.n_features), np.arange(self.n_features)
+        return metric_terms(self.n_features)[1] if self.interactions else self.first
 
     @property
     def n_columns(self) -> int:

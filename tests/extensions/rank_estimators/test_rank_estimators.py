@@ -45,10 +45,16 @@ def features_of(n, grouped):
     return features.assign(frequency=np.random.default_rng(1).random(n))
 
 
-def pairs_of(features, layers, folds, interactions=False, **more):
-    columns = PairColumns.from_features(feature_columns(features), interactions=interactions)
+def columns_of(features, interactions=False):
+    return PairColumns.from_features(feature_columns(features), interactions=interactions)
+
+
+def pairs_of(features, layers, folds, interactions=False):
     return TrainingPairs.from_columns(
-        columns, folds, len(layers), lambda layer: explicit.squared(layers[layer]), **more
+        columns_of(features, interactions),
+        folds,
+        len(layers),
+        lambda layer: explicit.squared(layers[layer]),
     )
 
 
@@ -152,7 +158,7 @@ def test_some_of_the_pairs_are_those_of_the_design(monkeypatch):
     first, second = design.ends(np.arange(design.n_pairs))
     x = explicit.feature_distances(features) ** 2
     target = ((rows[first].astype(float) - rows[second]) ** 2).sum(axis=1)
-    columns = PairColumns.from_features(feature_columns(features[["kind", "gender"]]))
+    columns = columns_of(features[["kind", "gender"]])
     pairs = TrainingPairs.from_columns(columns, folds, 1, lambda _: target, design)
     assert pairs.is_grouped
     places = pair_places(first, second, n)
@@ -329,10 +335,6 @@ def test_planted_truth_is_recovered_from_distorted_distances(interactions, const
 
 def soft_rank(values, strength):
     return torchsort.soft_rank(torch.tensor(values)[None], regularization_strength=strength)[0]
-
-
-def columns_of(features, interactions=False):
-    return PairColumns.from_features(feature_columns(features), interactions=interactions)
 
 
 def test_cells_are_drawn_as_often_as_they_have_pairs():
