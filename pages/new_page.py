@@ -68,13 +68,13 @@ def new_body() -> None:
         inform("This server only shows finished analyses: nothing can be uploaded or run here.")
         return
     now = draft()
-    options = state.chosen_options(now.stimuli)
+    options, wrong_option = state.chosen_options(now.stimuli)
     files = models.file_contents(now, options["distance"])
     lint, amiss = roles.check_draft(now, options)
     wrong = {
         "read": state.refused_upload("stimuli") or (now.error if now.at == "read" else ""),
         "roles": (now.error if now.at == "roles" else "") or amiss,
-        "models": state.options_wrong(options) or models.models_wrong(files),
+        "models": wrong_option or models.models_wrong(files),
     }
     spec = None
     if not any(wrong.values()):
@@ -134,7 +134,7 @@ def _summary(name: str, now: Draft, lint: Lint | None) -> str:
 
 def _systems() -> str:
     """The models and files that are chosen, or how many they are."""
-    names = [*models.chosen_models(), *models.chosen_files()]
+    names = [*models.chosen_models(), *state.pairs("files")]
     return many(len(names), "model") if len(names) > 2 else listed(names)
 
 

@@ -52,10 +52,8 @@ def _table(path: Path, read_as: ReadAs, now: Stamp | None) -> Table:
     return read_table(path, read_as=read_as)
 
 
-def _read_table(paths: Sequence[Path], source: Any) -> StimulusSet:
-    path = paths[0]
-    if not path.exists() and path.suffix.lower() not in TABLE.suffixes:
-        raise unknown("stimulus set", source.stimuli, [*datasets.SETS, "the path of a file"])
+def source_table(path: Path, source: Any) -> Table:
+    """Table of a file, read as a source says; see `StimulusFormat.read`."""
     read_as = ReadAs(
         source.sep,
         source.encoding,
@@ -64,7 +62,14 @@ def _read_table(paths: Sequence[Path], source: Any) -> StimulusSet:
         source.sheet,
         header_row=source.header_row,
     )
-    table, kinds = cached_table(path, read_as), (source.ordered, source.nominal)
+    return cached_table(path, read_as)
+
+
+def _read_table(paths: Sequence[Path], source: Any) -> StimulusSet:
+    path = paths[0]
+    if not path.exists() and path.suffix.lower() not in TABLE.suffixes:
+        raise unknown("stimulus set", source.stimuli, [*datasets.SETS, "the path of a file"])
+    table, kinds = source_table(path, source), (source.ordered, source.nominal)
     return apply_roles(table, dict(source.roles), *kinds, source.counts_from)
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mlem_core.analysis.model_source import EVERY
 from mlem_core.analysis.source import StimulusSource
 from mlem_core.representations.array_files import CountsRows
 from mlem_core.representations.arrays import from_file, n_subjects, seem_distances
 from mlem_core.stimuli.columns import missing_marks
-from mlem_core.stimuli.formats import cached_table
-from mlem_core.stimuli.reading.content import ReadAs
+from mlem_core.stimuli.formats import source_table
 from mlem_core.stimuli.reading.table import Table
 from mlem_core.stimuli.roles import guess_roles
 from mlem_core.stimuli.stimulus_set import StimulusSet
@@ -39,14 +37,9 @@ class FoundArrays(NamedTuple):
     asks: bool = False
 
 
-def read_stimuli(**source: Any) -> StimulusSet:
-    """The stimuli of the fields of a `StimulusSource`; raises as its `load_stimuli`."""
-    return StimulusSource(**source).load_stimuli()
-
-
-def read_whole_table(path: str, **read_as: Any) -> FoundTable:
-    """The table of a file, read by the fields of `ReadAs`; raises as `read_table`."""
-    table = cached_table(Path(path), ReadAs(**read_as))
+def read_whole_table(source: StimulusSource) -> FoundTable:
+    """The table of a source that is a table, before its roles; raises as `read_table`."""
+    table = source_table(Path(source.stimuli), source)
     missing = table.read_as.missing
     marks = {
         name: sorted(missing_marks(table.frame[name].tolist(), missing)) for name in table.frame
@@ -95,10 +88,3 @@ def read_checked_arrays(
     left_out = (f"A layer is left out: {why}" for why in source.left_out)
     distances = of_distances or seem_distances(source)
     return FoundArrays(names, (*left_out, *source.notes), distances)
-
-
-READERS: Mapping[str, Callable[..., Any]] = {
-    "table": read_whole_table,
-    "stimuli": read_stimuli,
-    "arrays": read_checked_arrays,
-}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,10 @@ import streamlit as st
 from mlem_core.analysis.source import StimulusSource
 from mlem_core.base.errors import InputError
 from mlem_core.stimuli.candidates import added_column
-from mlem_core.stimuli.formats import STEPS
-from mlem_core.stimuli.reading.content import ReadAs
+from mlem_core.stimuli.formats import FORMATS, STEPS
 from mlem_core.stimuli.reading.table import Table
 from mlem_core.stimuli.stimulus_set import StimulusSet
+from mlem_core.tasks.reading import read_whole_table
 from pages.form import state
 from pages.parts import choices, stored
 from pages.parts.choices import plain
@@ -38,7 +38,7 @@ class Draft:
     roles : column -> role, as guessed and changed; of `guessed` what was guessed
     marks : column of a table -> its cells that are taken for missing where it is a feature
     source : what gives `stimuli`
-    later : added features that are computed in the run: what is added -> the column's name
+    later : columns of added features that are computed in the run
     features : the names of an analysis of some of them; None is all
     error, at : what is wrong, and at which step
     """
@@ -52,7 +52,7 @@ class Draft:
     roles: dict[str, str] = field(default_factory=dict)
     marks: dict[str, list[str]] = field(default_factory=dict)
     source: StimulusSource | None = None
-    later: dict[str, str] = field(default_factory=dict)
+    later: list[str] = field(default_factory=list)
     features: tuple[str, ...] | None = None
     error: str = ""
     at: str = ""
@@ -70,13 +70,9 @@ class Draft:
         return None if self.base is None else self.base.table
 
     @property
-    def fields(self) -> dict[str, Any]:
-        """The fields of `AnalysisSpec` that name its stimuli and its features."""
-        assert self.source is not None
-        fields = {**asdict(self.source), "features": self.features}
-        if self.later:
-            fields["add"] = (*fields["add"], *self.later)
-        return fields
+    def changed_roles(self) -> dict[str, str]:
+        """The roles that are not those that were guessed."""
+        return {name: role for name, role in self.roles.items() if role != self.guessed[name]}
 
 
 def draft() -> Draft:
@@ -96,13 +92,16 @@ def draft() -> Draft:
 
 def _read(draft: Draft) -> None:
     """Read the file; of a table the cells, of all else the stimuli."""
-    fields = state.read_as()
-    draft.source = StimulusSource(**fields)
+    if draft.kind == "set":
+        draft.source = StimulusSource(draft.name)
+    else:
+        # The roles of columns are given in the next step.
+        options = [option for option in FORMATS[draft.kind].options if option != "roles"]
+        path = str(stored.upload_path(draft.name))
+        values = {option: state.field_value(option) for option in options}
+        draft.source = StimulusSource(path, **values)
     if draft.kind == "table":
-        path = fields.pop("stimuli")
-        del fields["counts_from"]
-        how = ReadAs(separator=fields.pop("sep"), missing=fields.pop("na"), **fields)
-        draft.table, draft.guessed, draft.marks = stored.read("table", path=path, **asdict(how))
+        draft.table, draft.guessed, draft.marks = stored.read(read_whole_table, draft.source)
     else:
         draft.base = state.load_source_stimuli(draft.source)
         draft.guessed = {feature.name: feature.kind for feature in draft.base.features}
@@ -114,52 +113,48 @@ def _read(draft: Draft) -> None:
 def _with_roles(draft: Draft) -> None:
     """Give the columns their roles and add features."""
     assert draft.source is not None
-    roles, changed = draft.roles, _changed(draft)
-    values = state.step_values()
-    # What models give is computed in the run, and only categorical values are merged.
-    draft.later = {name: added_column(name) for name in values.get("add", ()) if ":" in name}
-    if draft.later:
-        values["add"] = tuple(name for name in values["add"] if name not in draft.later)
-    if "merge_rare" in values:
-        rare = values["merge_rare"]
-        values["merge_rare"] = tuple(pair for pair in rare if roles.get(pair[0]) == "nominal")
-    source = draft.source
+    roles, changed = draft.roles, draft.changed_roles
+    values: dict[str, Any]
     if draft.kind == "table":
-        source = replace(source, roles=tuple(changed.items()))
-        draft.base = state.load_source_stimuli(source)
+        draft.source = replace(draft.source, roles=tuple(changed.items()))
+        draft.base = state.load_source_stimuli(draft.source)
     else:
-        ordered, nominal = (tuple(k for k in changed if changed[k] == kind) for kind in FEATURES)
-        source = replace(source, ordered=ordered, nominal=nominal)
-    source = draft.source = replace(source, **values)
-    source = draft.source = replace(source, **state.step_file_values())
+        values = {kind: tuple(k for k in changed if changed[k] == kind) for kind in FEATURES}
+        draft.source = replace(draft.source, **values)
+    for name in state.step_fields():
+        values = {name: state.field_value(name)}
+        if name == "merge_rare":  # only categorical values are merged
+            values[name] = tuple(pair for pair in values[name] if roles.get(pair[0]) == "nominal")
+        draft.source = replace(draft.source, **values)
+    source, added = draft.source, getattr(draft.source, "add", ())
+    # What models give is computed in the run.
+    if by_models := [name for name in added if ":" in name]:
+        values = {"add": tuple(name for name in added if name not in by_models)}
+        source = replace(source, **values)
+    draft.later = list(map(added_column, by_models))
     stimuli: StimulusSet = state.load_source_stimuli(source)
     ignored = {k for k, role in roles.items() if role == "ignore"}
     names = [f.name for f in stimuli.features if draft.kind == "table" or f.name not in ignored]
     if len(names) < len(stimuli.features):
-        draft.features = (*names, *draft.later.values())
+        draft.features = (*names, *draft.later)
     if not names:
         raise InputError("no column is a feature; choose at least one.")
     draft.stimuli = state.load_source_stimuli(source, tuple(names))
 
 
-def _changed(draft: Draft) -> dict[str, str]:
-    """The roles that are not those that were guessed."""
-    return {name: role for name, role in draft.roles.items() if role != draft.guessed[name]}
-
-
 def change_roles(draft: Draft, roles: dict[str, str]) -> None:
     """Give columns other roles."""
-    choices.put("roles", state.option_texts(_changed(replace(draft, roles=draft.roles | roles))))
+    changed = replace(draft, roles=draft.roles | roles).changed_roles
+    choices.put("roles", state.option_texts(changed))
 
 
 def column_vectors(draft: Draft, column: str) -> list[str]:
     """The vectors that a column is a part of."""
-    there = {} if draft.source is None else vars(draft.source)
     return [
         name
-        for name, columns in there.get("vectors", ())
-        for one in columns
-        if one == column or (one.endswith("*") and column.startswith(one[:-1]))
+        for name, columns in getattr(draft.source, "vectors", ())
+        for part in columns
+        if column == part or (part.endswith("*") and column.startswith(part[:-1]))
     ]
 
 

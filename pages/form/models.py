@@ -13,7 +13,7 @@ from typing import Any
 import streamlit as st
 
 from mlem_core.analysis.model_source import EVERY
-from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.analysis.spec import AnalysisSpec, names_in_section
 from mlem_core.analysis.transforms import kept_stimuli
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import parse_names
@@ -30,22 +30,11 @@ from mlem_core.representations.registry import (
 )
 from mlem_core.representations.tokens import pooled
 from mlem_core.stimuli.stimulus_set import StimulusSet
-from mlem_core.tasks.reading import FoundArrays
+from mlem_core.tasks.reading import FoundArrays, read_checked_arrays
 from pages.form import state
 from pages.form.draft import Draft
 from pages.parts import choices, stored
 from pages.parts.choices import plain
-
-
-def _take_table(table: ModelTable, file: Any) -> None:
-    """Choose the models of a table, and what it says of them."""
-    values = resolve(table.read)(file.getvalue(), file.name, list(chosen_files()))
-    choose_models(list(values["models"]))
-    texts = {
-        name: state.option_texts(dict(values[name])) for name in state.OF_MODELS if name in values
-    }
-    choices.put_all({name: ["; ".join(text)] if text else None for name, text in texts.items()})
-
 
 TRIO = ("mini-bert", "mini-gpt2", "mini-mamba")
 
@@ -67,7 +56,19 @@ def choose_models(names: list[str]) -> None:
     """Choose these models, none is a choice too; groups and labels of others go."""
     names = [name for typed in names for name in parse_names(typed)]
     models = None if set(names) == set(defaults()) else names or [choices.NOTHING]
-    choices.put_all({"models": models, **state.without({*chosen_models()} - {*names})})
+    choices.put_all(
+        {"models": models, **state.choices_without_models({*chosen_models()} - {*names})}
+    )
+
+
+def _take_table(table: ModelTable, file: Any) -> None:
+    """Choose the models of a table, and what it says of them."""
+    values = resolve(table.read)(file.getvalue(), file.name, list(state.pairs("files")))
+    choose_models(list(values["models"]))
+    texts = {
+        name: state.option_texts(dict(values[name])) for name in state.OF_MODELS if name in values
+    }
+    choices.put_all({name: ["; ".join(text)] if text else None for name, text in texts.items()})
 
 
 def offers() -> list[ModelAvailability]:
@@ -88,7 +89,7 @@ def models_wrong(contents: dict[str, FoundArrays]) -> str:
     for name, content in contents.items():
         if content.problem:
             return f"{name}: {content.problem}"
-    if not chosen_models() and not chosen_files():
+    if not chosen_models() and not state.pairs("files"):
         return "no model is chosen; choose at least one, or add a file of representations."
     return ""
 
@@ -102,14 +103,12 @@ def build_spec(draft: Draft, options: dict[str, Any]) -> AnalysisSpec:
         kept_stimuli(draft.stimuli, options["positions"])
         if chosen_models():
             pooled(draft.stimuli.level, options["pooling"])
+    files = ("representations", *names_in_section("files"))
     return AnalysisSpec(
-        **draft.fields,
+        **vars(draft.source),
+        **{name: state.field_value(name) for name in files},
         models=tuple(chosen_models()),
-        representations=state.files(chosen_files().items()),
-        precomputed=tuple(distances()),
-        first_column=tuple(said("first_column").items()),
-        subjects=tuple(said("subjects").items()),
-        axes=tuple(said("axes").items()),
+        features=draft.features,
         **options,
     )
 
@@ -224,48 +223,33 @@ def size_text(n: float) -> str:
 MOST_MB = 1_000
 MOST_NAMED = 6
 # What can be said of a file by its name, beside that it holds distances.
-SAID = ("first_column", "subjects", "axes")
+ABOUT_FILES = ("first_column", "subjects", "axes")
 
 
-def chosen_files() -> dict[str, str]:
-    """The upload of each file, by its name."""
-    return state.pairs("files")
+def _distance_files() -> list[str]:
+    """Names of the files whose arrays are distances."""
+    return choices.get("precomputed") or []
 
 
-def distances() -> list[str]:
-    """The names of the files whose arrays are distances."""
-    return [name for name in choices.get("precomputed") or [] if name in chosen_files()]
-
-
-def said(of: str) -> dict[str, str]:
-    """One of `SAID` of each file, by its name, where it is given."""
-    files = chosen_files()
-    return {name: value for name, value in state.pairs(of).items() if name in files}
-
-
-def _call(name: str, new: str) -> None:
+def _rename_file(name: str, new: str) -> None:
     """Give a file another name; without one it is taken away."""
 
-    def renamed(given: dict[str, str]) -> dict[str, str]:
-        called = {new if one == name else one: value for one, value in given.items()}
-        return {one: value for one, value in called.items() if one}
+    def renamed(values: dict[str, str]) -> dict[str, str]:
+        called = {new if key == name else key: value for key, value in values.items()}
+        return {key: value for key, value in called.items() if key}
 
-    choices.put_all(
-        {
-            "files": state.option_texts(renamed(chosen_files())),
-            "precomputed": list(renamed(dict.fromkeys(distances(), ""))),
-            **{of: state.option_texts(renamed(said(of))) for of in SAID},
-        }
-    )
+    parts = {part: renamed(state.pairs(part)) for part in ("files", *ABOUT_FILES)}
+    changes = {part: state.option_texts(values) for part, values in parts.items()}
+    precomputed = list(renamed(dict.fromkeys(_distance_files(), "")))
+    choices.put_all({**changes, "precomputed": precomputed})
 
 
-def _look(upload: str, stimuli: StimulusSet, **how: bool | str) -> FoundArrays:
+def _check_file(upload: str, stimuli: StimulusSet, *how: bool | str) -> FoundArrays:
     try:
         path = str(stored.upload_path(upload))
-        content: FoundArrays = stored.read("arrays", path=path, stimuli=stimuli, **how)
+        return stored.read(read_checked_arrays, path, stimuli, *how)
     except InputError as error:
         return FoundArrays({}, (), False, str(error))
-    return content
 
 
 def file_contents(draft: Draft, distance: str) -> dict[str, FoundArrays]:
@@ -273,15 +257,15 @@ def file_contents(draft: Draft, distance: str) -> dict[str, FoundArrays]:
     if draft.stimuli is None:
         return {}
     return {
-        name: _look(
+        name: _check_file(
             upload,
             draft.stimuli,
-            of_distances=distance == PRECOMPUTED or name in distances(),
-            repeated=distance_named(distance).repeated,
-            first_column=said("first_column").get(name, ""),
-            subject=said("subjects").get(name, ""),
+            distance == PRECOMPUTED or name in _distance_files(),
+            distance_named(distance).repeated,
+            state.pairs("first_column").get(name, ""),
+            state.pairs("subjects").get(name, ""),
         )
-        for name, upload in chosen_files().items()
+        for name, upload in state.pairs("files").items()
     }
 
 
@@ -298,13 +282,13 @@ def show_files(draft: Draft, contents: dict[str, FoundArrays]) -> None:
         "a .npy or CSV. Repetitions: (repetitions, stimuli, units). Distances: (stimuli, stimuli). "
         "Several subjects: one axis more, first.",
     )
-    for name, upload in chosen_files().items():
+    for name, upload in state.pairs("files").items():
         with st.container(border=True, gap="xsmall"):
             _file_line(name, upload, contents.get(name))
 
 
 def _file_line(name: str, upload: str, content: FoundArrays | None) -> None:
-    others = [other for other in chosen_files() if other != name]
+    others = [other for other in state.pairs("files") if other != name]
     with st.container(horizontal=True, vertical_alignment="bottom"):
         st.text_input(
             "Name",
@@ -312,14 +296,16 @@ def _file_line(name: str, upload: str, content: FoundArrays | None) -> None:
             **choices.bound(
                 f"file name {name}",
                 name,
-                lambda typed: _call(name, state.own_name(typed, others, "file")),
+                lambda typed: _rename_file(name, state.own_name(typed, others, "file")),
             ),
         )
         st.toggle(
             "distances",
             help="Its arrays are distances between every two stimuli, and no representations; they "
             "are compared with the distances in the models.",
-            **choices.bound(f"file distances {name}", name in distances(), partial(_turn, name)),
+            **choices.bound(
+                f"file distances {name}", name in _distance_files(), partial(_set_distances, name)
+            ),
         )
         st.toggle(
             "subjects",
@@ -327,7 +313,7 @@ def _file_line(name: str, upload: str, content: FoundArrays | None) -> None:
             "group with a noise ceiling. Distances of several subjects are known as such.",
             **choices.bound(
                 f"file subjects {name}",
-                name in said("subjects"),
+                name in state.pairs("subjects"),
                 lambda on: state.put_pair("subjects", name, EVERY if on else None),
             ),
         )
@@ -338,40 +324,38 @@ def _file_line(name: str, upload: str, content: FoundArrays | None) -> None:
             "then in the order of their numbers.",
             **choices.bound(
                 f"file axis {name}",
-                said("axes").get(name, ""),
+                state.pairs("axes").get(name, ""),
                 partial(state.put_pair, "axes", name),
             ),
         )
-        if name in said("first_column") or (content is not None and content.asks):
-            _first_column(name)
+        first_column = state.pairs("first_column").get(name)
+        if first_column is not None or (content is not None and content.asks):
+            st.selectbox(
+                "First column",
+                list(FIRST_COLUMN),
+                index=None,
+                format_func=FIRST_COLUMN.__getitem__,
+                placeholder="Row numbers, a unit or names?",
+                help="It counts the rows, has no name as the index that pandas writes, or holds "
+                "names.",
+                **choices.bound(
+                    f"file first column {name}",
+                    first_column,
+                    partial(state.put_pair, "first_column", name),
+                ),
+            )
     with st.container(horizontal=True, vertical_alignment="center"):
         with st.container(gap=None):
-            _said(upload, content)
-        state.take_away(f"file away {name}", "file", partial(_call, name, ""))
+            _show_file_check(upload, content)
+        state.take_away(f"file away {name}", "file", partial(_rename_file, name, ""))
 
 
-def _turn(name: str, of_distances: bool) -> None:
-    others = [one for one in distances() if one != name]
-    choices.put("precomputed", [*others, *([name] if of_distances else [])])
+def _set_distances(name: str, are_distances: bool) -> None:
+    others = [other for other in _distance_files() if other != name]
+    choices.put("precomputed", [*others, *([name] if are_distances else [])])
 
 
-def _first_column(name: str) -> None:
-    st.selectbox(
-        "First column",
-        list(FIRST_COLUMN),
-        index=None,
-        format_func=FIRST_COLUMN.__getitem__,
-        placeholder="Row numbers, a unit or names?",
-        help="It counts the rows, has no name as the index that pandas writes, or holds names.",
-        **choices.bound(
-            f"file first column {name}",
-            said("first_column").get(name),
-            partial(state.put_pair, "first_column", name),
-        ),
-    )
-
-
-def _said(upload: str, content: FoundArrays | None) -> None:
+def _show_file_check(upload: str, content: FoundArrays | None) -> None:
     """Findings of the check of a file."""
     file = plain(upload.rpartition("/")[2])
     if content is None:
@@ -390,7 +374,7 @@ def _said(upload: str, content: FoundArrays | None) -> None:
 
 def _take_files(draft: Draft, files: list[Any]) -> None:
     """Add what was uploaded, whatever it holds; its line names its problems."""
-    kept, precomputed = chosen_files(), distances()
+    uploads, precomputed = state.pairs("files"), list(_distance_files())
     refused: InputError | None = None
     for file in files:
         try:
@@ -398,10 +382,10 @@ def _take_files(draft: Draft, files: list[Any]) -> None:
         except InputError as error:
             refused = error
             continue
-        name = state.own_name(Path(file.name).stem, kept, "file")
-        kept[name] = upload
-        if draft.stimuli is not None and _look(kept[name], draft.stimuli).seem_distances:
+        name = state.own_name(Path(file.name).stem, uploads, "file")
+        uploads[name] = upload
+        if draft.stimuli is not None and _check_file(upload, draft.stimuli).seem_distances:
             precomputed.append(name)
-    choices.put_all({"files": state.option_texts(kept), "precomputed": precomputed})
+    choices.put_all({"files": state.option_texts(uploads), "precomputed": precomputed})
     if refused is not None:
         raise refused

@@ -15,7 +15,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.text import many
 from mlem_core.figures.stimuli import feature_correlations
 from mlem_core.representations.registry import MODELS, packaged
-from mlem_core.stimuli.candidates import CANDIDATES, SURPRISAL, added_features
+from mlem_core.stimuli.candidates import CANDIDATES, SURPRISAL, added_column, added_features
 from mlem_core.stimuli.columns import cell_text
 from mlem_core.stimuli.roles import ROLES
 from mlem_core.stimuli.stimulus_set import StimulusSet
@@ -71,10 +71,10 @@ def _lines(draft: Draft, findings: list[StimulusFinding]) -> None:
                 place.caption(f"**{title}**")
         for column in list(draft.roles)[:MOST_LINES]:
             _line(draft, column, about(column))
-        source = draft.source
-        values = {} if source is None else vars(source)
-        by_distances = [name for part in ("vectors", "rdms") for name, _ in values.get(part, ())]
-        for name in (*values.get("add", ()), *dict.fromkeys(by_distances), *draft.later.values()):
+        added = list(map(added_column, getattr(draft.source, "add", ())))
+        for part in ("vectors", "rdms"):
+            added += dict(getattr(draft.source, part, ()))
+        for name in dict.fromkeys(added):
             _added_line(draft, name, about(name))
     if len(draft.roles) > MOST_LINES:
         st.caption(
@@ -112,7 +112,7 @@ def _line(draft: Draft, column: str, findings: list[StimulusFinding]) -> None:
 
 def _added_line(draft: Draft, name: str, findings: list[StimulusFinding]) -> None:
     column, role, about = st.columns(WIDTHS)
-    later = name in draft.later.values()
+    later = name in draft.later
     values = "computed when it runs"
     if not later and draft.stimuli is not None and name in draft.stimuli.table:
         values = _some_values(draft.stimuli.table[name])

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import fields
 from typing import Any
 
 import streamlit as st
@@ -70,16 +70,22 @@ def kind(name: str) -> str:
 def field_value(name: str) -> Any:
     """The value of a field of `AnalysisSpec` as the state has it; its default where it has none.
 
-    A text that is none of the choices is the default too, and a number the nearest in its range.
+    A text that is none of the choices is the default too, and a number the nearest in its range; of
+    pairs those that cannot be read are left out.
 
-    Raises InputError: another text that cannot be read.
+    Raises InputError: another text that cannot be read; an upload is not on this machine.
     """
     described, default = parameters()[name], getattr(AnalysisSpec, name)
     text, texts = choices.get_one(name), choices.get(name) or []
+    if name in _file_fields():
+        uploads = pairs("files" if name == "representations" else name)
+        return tuple((key, str(stored.upload_path(upload))) for key, upload in uploads.items())
     if not text:
         return default
     if name in OF_MODELS:
         return tuple(described.parse(part) for part in map(str.strip, text.split(";")) if part)
+    if described.repeated:
+        return tuple(pairs(name).items())
     if described.parse is parse_names:
         return tuple(texts)
     if name == "na" and texts == [choices.NOTHING]:
@@ -93,18 +99,17 @@ def field_value(name: str) -> Any:
     return described.parse(",".join(texts))
 
 
-def read_as() -> dict[str, Any]:
-    """The fields of `StimulusSource` that say which stimuli, and how their file is read.
+def step_fields() -> list[str]:
+    """The fields of `StimulusSource` that steps of extensions read, those that name files last."""
+    of_formats = {option for entry in FORMATS.values() for option in entry.options}
+    others = {each.name for each in fields(StimulusChoices)} | of_formats
+    names = [each.name for each in fields(StimulusSource) if each.name not in others]
+    return sorted(names, key=_file_fields().__contains__)
 
-    Raises InputError: the upload is not on this machine; the URL holds what cannot be.
-    """
-    name = stimuli()
-    if name in datasets.SETS:
-        return {"stimuli": name}
-    # The roles of columns are given in the next step.
-    options = [option for option in FORMATS[kind(name)].options if option != "roles"]
-    path = str(stored.upload_path(name))
-    return {"stimuli": path, **{option: field_value(option) for option in options}}
+
+def _file_fields() -> list[str]:
+    """The fields of pairs of a name and a file, which the state has as an upload."""
+    return ["representations", *(step.name for step in ordered_steps() if step.names_files)]
 
 
 def pairs(name: str) -> dict[str, Any]:
@@ -115,29 +120,6 @@ def pairs(name: str) -> dict[str, Any]:
         with contextlib.suppress(InputError):
             values.update([parse(text)])
     return values
-
-
-def files(named: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Name and path of each upload; InputError where one is not on this machine."""
-    return tuple((name, str(stored.upload_path(upload))) for name, upload in named)
-
-
-def step_values() -> dict[str, Any]:
-    """The fields of `StimulusSource` that steps of extensions read, but those that name files."""
-    of_formats = {option for entry in FORMATS.values() for option in entry.options}
-    others = {each.name for each in fields(StimulusChoices)} | of_formats | {*_file_fields()}
-    names = [each.name for each in fields(StimulusSource) if each.name not in others]
-    repeated = {name: parameters()[name].repeated for name in names}
-    return {n: tuple(pairs(n).items()) if repeated[n] else field_value(n) for n in names}
-
-
-def step_file_values() -> dict[str, Any]:
-    """Those that name files; InputError where one is not on this machine."""
-    return {name: files(pairs(name).items()) for name in _file_fields()}
-
-
-def _file_fields() -> list[str]:
-    return [step.name for step in ordered_steps() if step.names_files]
 
 
 def option_texts(values: Mapping[str, object]) -> list[str]:
@@ -208,7 +190,7 @@ def refused_upload(what: str) -> str:
 
 # The same object as long as nothing changes, which remembers its digest.
 @stored.kept(8)
-def _selected(source: dict[str, Any], features: tuple[str, ...], _stimuli: Any) -> Any:
+def _selected(source: StimulusSource, features: tuple[str, ...], _stimuli: Any) -> Any:
     return _stimuli.select(features)
 
 
@@ -217,8 +199,8 @@ def load_source_stimuli(source: StimulusSource, features: tuple[str, ...] | None
 
     Raises InputError: as `StimulusSource.load_stimuli`.
     """
-    stimuli = stored.read("stimuli", **asdict(source))
-    return stimuli if features is None else _selected(asdict(source), features, stimuli)
+    stimuli = stored.read(StimulusSource.load_stimuli, source)
+    return stimuli if features is None else _selected(source, features, stimuli)
 
 
 def form_state(spec: AnalysisSpec) -> dict[str, list[str] | None]:
@@ -226,22 +208,22 @@ def form_state(spec: AnalysisSpec) -> dict[str, list[str] | None]:
     form: dict[str, list[str] | None] = dict.fromkeys(choices.FORM)
     for field in fields(spec):
         value = getattr(spec, field.name)
-        if field.name in form and value != field.default:
+        if field.name in _file_fields():
+            key = "files" if field.name == "representations" else field.name
+            form[key] = [f"{name}={stored.upload_name(path)}" for name, path in value] or None
+        elif field.name in form and value != field.default:
             form[field.name] = _texts(field.name, value)
     builtin = spec.stimuli in datasets.SETS
-    # What the form calls otherwise, or has in another form.
+    # What the form has in another form.
     return form | {
         "stimuli": [spec.stimuli if builtin else stored.upload_name(spec.stimuli)],
         "models": list(spec.models) or [choices.NOTHING],
-        "files": _uploads(spec.representations),
-        **{name: _uploads(getattr(spec, name)) for name in _file_fields()},
-        "roles": [f"{column}={role}" for column, role in _roles(spec).items()] or None,
-        "values": list(spec.values) or [choices.NOTHING],
+        "roles": option_texts(_roles(spec)) or None,
     }
 
 
 def _texts(name: str, value: object) -> list[str]:
-    """A value of a field as the texts of a choice; see `pages.form.state.field_value`."""
+    """A value of a field as the texts of a choice; see `field_value`."""
     if value is True:
         return ["yes"]
     if name == "pairs" and value == 0:
@@ -253,31 +235,25 @@ def _texts(name: str, value: object) -> list[str]:
     return texts if joined is None else [joined.join(texts)]
 
 
-def _uploads(files: Sequence[tuple[str, str]]) -> list[str] | None:
-    """Each file with its name, as the form has it."""
-    return [f"{name}={stored.upload_name(path)}" for name, path in files] or None
-
-
 def _roles(spec: AnalysisSpec) -> dict[str, str]:
     """The given role of each column; a feature that is left out has none."""
     roles = dict(spec.roles)
     roles |= dict.fromkeys(spec.nominal, "nominal") | dict.fromkeys(spec.ordered, "ordered")
     if spec.features is None:
         return roles
-    values = asdict(spec)
-    source = {each.name: values[each.name] for each in fields(StimulusSource)}
+    source = {each.name: getattr(spec, each.name) for each in fields(StimulusSource)}
     # The models that give surprisal are not run for it.
     if "add" in source:
         source["add"] = tuple(name for name in source["add"] if ":" not in name)
     try:
-        features = stored.read("stimuli", **source).features
+        features = load_source_stimuli(StimulusSource(**source)).features
     except InputError:
         return roles  # the form says what is wrong with the stimuli
     names = [feature.name for feature in features if feature.name not in spec.features]
     return roles | dict.fromkeys(names, "ignore")
 
 
-def without(models: Collection[str]) -> dict[str, list[str] | None]:
+def choices_without_models(models: Collection[str]) -> dict[str, list[str] | None]:
     """The groups and labels of the form without those of models that are no longer chosen."""
     try:
         spec = AnalysisSpec(**{name: field_value(name) for name in OF_MODELS})
@@ -303,32 +279,28 @@ _OPTIONS = tuple(
 _OF_TEXT = ("special_tokens", "pooling", "positions")  # of no meaning where stimuli are no text
 
 
-def chosen_options(stimuli: StimulusSet | None) -> dict[str, Any]:
-    """The fields of `AnalysisSpec` that are chosen here; the default for a text that is none."""
-    options: dict[str, Any] = {}
-    for name in (name for name in _OPTIONS if name != "values"):
+def chosen_options(stimuli: StimulusSet | None) -> tuple[dict[str, Any], str]:
+    """The fields of `AnalysisSpec` that are chosen here, and the first error in them, if any.
+
+    The default stands for a text that cannot be read.
+    """
+    options, wrong = dict[str, Any](), ""
+    for name in _OPTIONS:
         try:
             options[name] = field_value(name)
-        except InputError:
-            options[name] = getattr(AnalysisSpec, name)
+        except InputError as error:
+            options[name], wrong = getattr(AnalysisSpec, name), wrong or str(error)
     if stimuli is not None:
         apart = choices.get_many("values", _offered(stimuli.digest, stimuli), AnalysisSpec.values)
         # What is named counts.
         options["values"] = tuple(name for name in apart if apart == [*AUTO] or name not in AUTO)
     # Where they are those of a paper, an analysis has them in the place of its defaults.
     spec = AnalysisSpec(**options)
-    return {name: getattr(spec, name) for name in _OPTIONS}
-
-
-def options_wrong(options: dict[str, Any]) -> str:
-    """Error in the options, alone or together; empty where there is none."""
     try:
-        check_values(options["estimator"], options["values"], options["interactions"])
-        for name in _OPTIONS:
-            field_value(name)
+        check_values(spec.estimator, spec.values, spec.interactions)
     except InputError as error:
-        return str(error)
-    return ""
+        wrong = str(error)
+    return {name: getattr(spec, name) for name in _OPTIONS}, wrong
 
 
 def show_options(stimuli: StimulusSet | None) -> None:

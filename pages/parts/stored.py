@@ -29,7 +29,6 @@ from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, deletion, notes
 from mlem_core.tasks.access import view_only
 from mlem_core.tasks.analyses import Job
-from mlem_core.tasks.reading import READERS
 from pages.parts import choices
 
 P = ParamSpec("P")
@@ -43,6 +42,7 @@ _HASHED: Any = {
     "mlem_core.analysis.analysis.Selection": repr,
     "mlem_core.stimuli.stimulus_set.StimulusSet": attrgetter("digest"),
     "mlem_core.storage.store.Store": lambda store: str(store.root),
+    "builtins.function": attrgetter("__qualname__"),
 }
 
 _UPLOAD = re.compile(r"[0-9a-f]{64}/[^/\\]+")
@@ -137,20 +137,20 @@ def open_analysis(job_id: str) -> Analysis:
     return _open(store(), job_id, find_job(job_id))
 
 
-def read(what: str, **request: Any) -> Any:
-    """Content of an uploaded file, by one of `READERS`; what cannot be read is not tried again."""
+def read(reader: Callable[..., T], *request: Any) -> T:
+    """What a function reads of an uploaded file; what cannot be read is not tried again."""
     # An upload is named by its content.
-    content = _read(what, request)
+    content = _read(reader, request)
     if isinstance(content, InputError):
         raise InputError(str(content))
     return content
 
 
 @kept(16, show_spinner="Reading the file …")
-def _read(what: str, request: dict[str, Any]) -> Any:
+def _read(reader: Callable[..., Any], request: tuple[Any, ...]) -> Any:
     try:
         with while_here():
-            return READERS[what](**request)
+            return reader(*request)
     except InputError as error:
         return error
 

@@ -331,7 +331,7 @@ def test_a_duplicate_asks_for_what_the_analysis_had(name, upload, monkeypatch):
     monkeypatch.setattr(stored, "store", lambda: upload.store)  # type: ignore[attr-defined]
     now = draft()
     assert now.error == ""
-    found = models.build_spec(now, state.chosen_options(now.stimuli))
+    found = models.build_spec(now, state.chosen_options(now.stimuli)[0])
     # The form says of features by roles what else is said by kinds or names.
     by_roles = {"roles", "ordered", "nominal", "features"}
     for each in fields(AnalysisSpec):
