@@ -22,13 +22,7 @@ from pages.parts import choices, exporting, frame, stored, uncertainty
 from pages.parts.choices import drop_minus_zero, inform, plain
 from pages.parts.exporting import Panel
 from pages.parts.opening import view_page
-from pages.parts.view import (
-    View,
-    choose_similarity,
-    has_pairs,
-    look_at_layer,
-    open_why,
-)
+from pages.parts.view import View, choose_similarity, has_pairs, look_at_layer, open_why
 
 KINDS = {
     "distances": "More similar by distances than by features",

@@ -11,30 +11,14 @@ from mlem_core.analysis.results import write_tables
 from mlem_core.analysis.run import TooFewStimuli, run
 from mlem_core.base.parallel import Bars
 from mlem_core.base.parameters import parse_names
-from mlem_core.cli.inputs import (
-    checked_spec,
-    leftover_tables,
-    new_notices,
-)
-from mlem_core.cli.options import (
-    FOLDER,
-    add_bootstrap,
-    add_chance,
-    add_inputs,
-    add_similarity,
-)
-from mlem_core.cli.streams import (
-    complain,
-    tell,
-)
+from mlem_core.cli.inputs import checked_spec, leftover_tables, new_notices
+from mlem_core.cli.options import FOLDER, add_bootstrap, add_chance, add_inputs, add_similarity
+from mlem_core.cli.streams import complain, tell
 from mlem_core.cli.summary import summarize
 from mlem_core.extending import model_tables, table_sources
 from mlem_core.inference.explanation import add_intervals
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
-from mlem_core.report.analysis_tables import (
-    TableOptions,
-    analysis_tables,
-)
+from mlem_core.report.analysis_tables import TableOptions, analysis_tables
 from mlem_core.stimuli.stimulus_csv import write_table
 from mlem_core.storage.store import Store
 

@@ -8,24 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from mlem_core.analysis.analysis import Analysis, same_content
-from mlem_core.analysis.layer_sources import (
-    file_representations,
-    get_representations,
-)
+from mlem_core.analysis.layer_sources import file_representations, get_representations
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.text import listed, short
 from mlem_core.base.typing import Layer, Report, layer_name, parse_layer
 from mlem_core.cli.options import spec_from_options
-from mlem_core.cli.streams import (
-    complain,
-)
-from mlem_core.report.analysis_tables import (
-    MANIFEST,
-    TableOptions,
-    read_manifest,
-)
+from mlem_core.cli.streams import complain
+from mlem_core.report.analysis_tables import MANIFEST, TableOptions, read_manifest
 from mlem_core.storage.store import Store
 
 

@@ -6,10 +6,7 @@ import argparse
 
 from mlem_core.base.parallel import Bars
 from mlem_core.base.parameters import parse_pair
-from mlem_core.cli.streams import (
-    tell,
-    typed,
-)
+from mlem_core.cli.streams import tell, typed
 
 # Exit status where a table differs.
 DIFFERS = 1

@@ -8,14 +8,9 @@ from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.source import READING
 from mlem_core.base.parameters import join_names
 from mlem_core.base.text import many
-from mlem_core.cli.inputs import (
-    checked_spec,
-)
+from mlem_core.cli.inputs import checked_spec
 from mlem_core.cli.options import LINTED, add_inputs
-from mlem_core.cli.streams import (
-    complain,
-    tell,
-)
+from mlem_core.cli.streams import complain, tell
 from mlem_core.stimuli.columns import cell_text, guess_kind
 from mlem_core.stimuli.datasets import SETS
 from mlem_core.stimuli.formats import folder_suffixes, ordered_steps

@@ -22,11 +22,7 @@ from mlem_core.figures.context import held_out
 from mlem_core.inference.explanation import best_known, explain
 from mlem_core.inference.explanation_text import PENDING, Explanation, as_chosen, settled
 from mlem_core.inference.importance_null import exceeds_chance
-from mlem_core.inference.intervals import (
-    PERMUTATIONS,
-    LayerIntervals,
-    score_table,
-)
+from mlem_core.inference.intervals import PERMUTATIONS, LayerIntervals, score_table
 from mlem_core.inference.resample import HARDLY, ceiling_caveats
 from mlem_core.measures.importance import leading_features, most_important
 

@@ -9,29 +9,12 @@ from pathlib import Path
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.similarities import LayerSimilarity, compared
 from mlem_core.base.parallel import Bars
-from mlem_core.cli.inputs import (
-    analysis_of_two,
-    new_notices,
-)
-from mlem_core.cli.options import (
-    add_bootstrap,
-    add_chance,
-    add_similarity,
-    add_two_layers,
-)
-from mlem_core.cli.streams import (
-    complain,
-    tell,
-)
-from mlem_core.inference.explanation import (
-    explain,
-    with_chance,
-    with_intervals,
-)
+from mlem_core.cli.inputs import analysis_of_two, new_notices
+from mlem_core.cli.options import add_bootstrap, add_chance, add_similarity, add_two_layers
+from mlem_core.cli.streams import complain, tell
+from mlem_core.inference.explanation import explain, with_chance, with_intervals
 from mlem_core.inference.explanation_text import Explanation
-from mlem_core.inference.intervals import (
-    check_permutations,
-)
+from mlem_core.inference.intervals import check_permutations
 from mlem_core.inference.resample import generalises
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import SIMILARITIES
