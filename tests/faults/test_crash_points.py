@@ -1,5 +1,6 @@
 """Killed at any call, without room, several at once, or damaged: done anew it gives the same."""
 
+import itertools
 import json
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 from helpers.commands import SCRIPTED, analyze, command, contents, inputs_in
 from helpers.damaging import damaged
-from helpers.inputs import in_files, noise, words
+from helpers.inputs import for_each, in_files, noise, words
 from helpers.permissions import limited
 
 from mlem_core import InputError, Store, run
@@ -16,30 +17,28 @@ from mlem_core.base.files import write_json
 from mlem_core.storage.digests import RESULT, seal
 from mlem_core.tasks import analyses, followups, runner
 
-LONG = ("analyze-warm", "worker", "deletion")
-ALL = ("bootstrap-warm", "upload", *LONG)
+SOME = ("upload", "analyze-warm", "worker", "deletion")
 
 
-def crashed(scenarios, folder, most):
-    arguments = [sys.executable, "-m", "helpers.crash", scenarios, str(folder), str(most)]
+@for_each(
+    "scenario, most",
+    *(pytest.param(name, 6, marks=pytest.mark.slow) for name in SOME),
+    *(pytest.param(name, 0, marks=pytest.mark.faults) for name in ("bootstrap-warm", *SOME)),
+)
+def test_work_killed_at_some_or_all_calls(scenario, most, tmp_path):
+    arguments = [
+        sys.executable,
+        "-m",
+        "helpers.crash",
+        scenario,
+        str(tmp_path / "crash"),
+        str(most),
+    ]
     done = subprocess.run(arguments, env=SCRIPTED, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("scenario", ["upload", *LONG])
-def test_work_killed_at_some_calls(scenario, tmp_path):
-    found = crashed(scenario, tmp_path / "crash", 6)[scenario]
-    assert found["amiss"] == {} and found["kills"] == 6
-
-
-@pytest.mark.faults
-@pytest.mark.parametrize("scenario", ALL)
-def test_killed_at_every_call(scenario, tmp_path):
-    found = crashed(scenario, tmp_path / "crash", 0)[scenario]
-    print(f"{scenario}: killed {found['kills']} times at {found['calls']} calls")
-    assert found["amiss"] == {}
+    outcome = json.loads(done.stdout.splitlines()[-1])[scenario]
+    print(f"{scenario}: killed {outcome['kills']} times at {outcome['calls']} calls")
+    assert outcome["amiss"] == {} and most in (0, outcome["kills"])
 
 
 def left_over(disk):
@@ -47,7 +46,19 @@ def left_over(disk):
     return [*(disk / "tmp").glob("*"), *(disk / "work").rglob(".*"), *unfinished.glob("*")]
 
 
-def tried(tmp_path, size, warm, *more):
+SIZES = (0, 300, 1000, 4000, 16000, 64000)
+OPTIONS = ((), ("--bootstrap", "20"))
+
+
+@for_each(
+    "size, warm, more",
+    pytest.param(100, False, (), marks=pytest.mark.slow),
+    *(
+        pytest.param(*case, marks=pytest.mark.faults)
+        for case in itertools.product(SIZES, (False, True), OPTIONS)
+    ),
+)
+def test_a_disk_that_is_full(tmp_path, size, warm, more):
     around = {"BROWSER_PATH": "none"}
     if warm:
         first = analyze(tmp_path, **around)
@@ -56,7 +67,7 @@ def tried(tmp_path, size, warm, *more):
     before = contents(tmp_path / "work")
     done = analyze(tmp_path, *more, before=limited("RLIMIT_FSIZE", size), **around)
     said = done.stderr.decode()
-    assert done.returncode in (0, 2), said
+    assert done.returncode in ((2,) if size == 100 else (0, 2)), said
     if done.returncode == 2:
         # What the stimuli are warned of may stand before it.
         *warned, last = said.splitlines()
@@ -66,20 +77,6 @@ def tried(tmp_path, size, warm, *more):
     assert not left_over(tmp_path)
     again = analyze(tmp_path, *more, **around)
     assert again.returncode == 0, again.stderr.decode()
-    return done.returncode
-
-
-@pytest.mark.slow
-def test_a_disk_that_is_full(tmp_path):
-    assert tried(tmp_path, 100, False) == 2
-
-
-@pytest.mark.faults
-@pytest.mark.parametrize("size", [0, 300, 1000, 4000, 16000, 64000])
-@pytest.mark.parametrize("warm", [False, True])
-@pytest.mark.parametrize("more", [(), ("--bootstrap", "20")])
-def test_a_disk_that_is_full_at_any_size(tmp_path, size, warm, more):
-    tried(tmp_path, size, warm, *more)
 
 
 def analyzed(options, out, store, **how):
