@@ -7,13 +7,13 @@ import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import cache
+from typing import Any, NoReturn
 
 from mlem_core import extending
 from mlem_core.analysis.backends import connected
 from mlem_core.base import VERSION
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import check_target, is_full
-from mlem_core.cli.parser import BAD_INPUT, PROGRAM, Parser
 from mlem_core.cli.streams import (
     INTRODUCTION,
     any_encoding,
@@ -25,7 +25,8 @@ from mlem_core.cli.streams import (
 from mlem_core.extending import Command, resolve
 
 DESCRIPTION = "Compare layers of language models by the features of words and sentences."
-RELEASE = f"MLEM Explorer {VERSION}"
+PROGRAM = "mlem"
+BAD_INPUT = 2  # exit status
 EXAMPLES = ("app", "analyze --stimuli probing --model mini-gpt2 --out results", "analyze --help")
 _HERE = "mlem_core.cli"
 COMMANDS = (
@@ -85,10 +86,43 @@ COMMANDS = (
         name="extensions",
         help="list the extensions that are there",
         examples=("extensions",),
-        add_options=f"{_HERE}.extensions:add_options",
-        run=f"{_HERE}.extensions:list_extensions",
+        add_options=f"{_HERE}.commands:add_no_options",
+        run=f"{_HERE}.commands:list_extensions",
     ),
 )
+
+
+class Parser(argparse.ArgumentParser):
+    """Reports a usage error in one line, as every other error; help begins with examples.
+
+    Parameters
+    ----------
+    examples : command lines without the program's name
+    """
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = examples
+
+    def format_help(self) -> str:
+        places = [str(action.metavar) for action in self._get_positional_actions()]
+        self.usage = " ".join((self.prog, "[options]", *places))
+        examples = "".join(f"  {PROGRAM} {example}\n" for example in self.examples)
+        return f"examples:\n{examples}\n{super().format_help()}"
+
+    def error(self, message: str) -> NoReturn:
+        complain(one_line(f"{self.prog}: {message} (--help lists what there is)"))
+        raise SystemExit(BAD_INPUT)
+
+
+def add_no_options(command: argparse.ArgumentParser) -> None:
+    """Add the options of a command that has none."""
+
+
+def list_extensions(options: argparse.Namespace) -> None:
+    """Print each extension with what it is for."""
+    for extension in extending.extensions().values():
+        tell(f"{extension.name}: {extension.sentence}")
 
 
 @cache
@@ -106,7 +140,7 @@ def parser(arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:
         nothing; None gives them to all
     """
     program = Parser(prog=PROGRAM, description=DESCRIPTION, examples=EXAMPLES)
-    program.add_argument("--version", action="version", version=RELEASE)
+    program.add_argument("--version", action="version", version=f"MLEM Explorer {VERSION}")
     subparsers = program.add_subparsers(
         dest="command", required=True, parser_class=Parser, title="commands", metavar="COMMAND"
     )

@@ -10,9 +10,8 @@ from helpers.inputs import arguments_of, for_each, in_files, noise, two_systems,
 from mlem_core import AnalysisSpec, write_csv
 from mlem_core.analysis.spec import parameters
 from mlem_core.cli import streams
-from mlem_core.cli.commands import main, parser
+from mlem_core.cli.commands import BAD_INPUT, main, parser
 from mlem_core.cli.options import spec_from_options
-from mlem_core.cli.parser import BAD_INPUT
 from mlem_core.stimuli.datasets import SETS
 
 
