@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
+import pytest
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
@@ -16,7 +17,10 @@ from helpers.inputs import in_files, words
 from helpers.repository import ROOT
 from mlem_core import AnalysisSpec, Store
 from mlem_core.tasks import analyses, followups, runner
+from mlem_core.tasks.access import VARIABLE
 from mlem_core.tasks.analyses import Job
+from pages.form import models
+from pages.parts import background, stored
 from pages.parts.screens import SCREENS
 
 APP = ROOT / "app.py"
@@ -219,3 +223,21 @@ def small_spec(folder: Path) -> AnalysisSpec:
     layers = {system: {k: layer(k) for k in range(3)} for system in ("one", "two")}
     table["kind"] = pd.Series(kinds).where(rng.random(len(table)) > 0.1)
     return in_files(folder, table, layers, folds=3)
+
+
+@pytest.fixture(autouse=True)
+def window(monkeypatch):
+    """No process and no thread outlives a click, and nothing of another test is known."""
+    monkeypatch.setattr(runner, "start_process", in_this_process)
+    # A test that wants the intervals of a canvas asks for them.
+    monkeypatch.setattr(background, "begin_ahead", lambda work: None)
+    monkeypatch.delenv(VARIABLE, raising=False)
+    stored._opened.cache_clear()
+    models._offer.clear()
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    """The store of this server: it has the example, and nothing else."""
+    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
+    return Store(tmp_path / "cache")

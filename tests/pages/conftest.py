@@ -5,31 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers.screens import Own, in_this_process, ran, small_spec
+from helpers.screens import Own, in_this_process, ran, small_spec, store, window
 
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples, runner
-from mlem_core.tasks.access import VARIABLE
-from pages.form import models
-from pages.parts import background, stored
 
-
-@pytest.fixture(autouse=True)
-def window(monkeypatch):
-    """No process and no thread outlives a click, and nothing of another test is known."""
-    monkeypatch.setattr(runner, "start_process", in_this_process)
-    # A test that wants the intervals of a canvas asks for them.
-    monkeypatch.setattr(background, "begin_ahead", lambda work: None)
-    monkeypatch.delenv(VARIABLE, raising=False)
-    stored._opened.cache_clear()
-    models._offer.clear()
-
-
-@pytest.fixture
-def store(tmp_path, monkeypatch):
-    """The store of this server: it has the example, and nothing else."""
-    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
-    return Store(tmp_path / "cache")
+__all__ = ["store", "window"]  # fixtures
 
 
 @pytest.fixture

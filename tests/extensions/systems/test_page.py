@@ -7,13 +7,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.inputs import in_files, words
-from helpers.screens import Screen, ran
+from helpers.screens import Screen, ran, store, window
 
 from mlem_core import write_csv
 from mlem_core.extensions.systems import summary
 from mlem_core.extensions.systems.halves import HALVES
 from mlem_core.extensions.systems.summary import GroupSummary
 from mlem_core.storage.store import Store
+
+__all__ = ["store", "window"]  # fixtures
 
 
 def systems(folder, names, layers=(0, 1), **more):
@@ -52,13 +54,9 @@ def test_systems_are_compared_and_two_of_them_are_chosen(store, tmp_path, monkey
     HALVES.get(here)
     expected = here.distance_table
     # The run has kept all of it, so that the page only reads.
-    for name in (
-        "profile_distances",
-        "similarity_distances",
-        "best_match_distances",
-        "second_level",
-    ):
-        monkeypatch.setattr(summary, name, None)
+    for measure in ("profile", "similarity", "best_match"):
+        monkeypatch.setattr(summary, f"{measure}_distances", None)
+    monkeypatch.setattr(summary, "second_level", None)
     pd.testing.assert_frame_equal(replace(here, store=store, memory={}).distance_table, expected)
     screen = Screen("systems", analysis=job.id, measure="rsa")
     drawn = {"distances", "map", "importance", "profiles", "alignment"}
