@@ -31,4 +31,4 @@ def docs_body() -> None:
             screens.show_docs(path)
 
 
-frame.page(__file__, docs_body)
+frame.page("docs", docs_body)

@@ -93,4 +93,4 @@ def _offer(view: View, options: dict[str, str]) -> None:
     )
 
 
-view_page(__file__, _show_because)
+view_page("because", _show_because)

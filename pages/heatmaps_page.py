@@ -128,4 +128,4 @@ def _similarities(view: View, a: str, b: str) -> None:
     )
 
 
-view_page(__file__, _show_heatmaps)
+view_page("heatmaps", _show_heatmaps)

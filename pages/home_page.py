@@ -202,4 +202,4 @@ def _offer_undo() -> None:
             st.rerun()
 
 
-frame.page(__file__, home_body)
+frame.page("home", home_body)

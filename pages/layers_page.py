@@ -22,7 +22,8 @@ from pages.parts import choices, exporting, frame, stored, uncertainty
 from pages.parts.choices import drop_minus_zero, inform, plain
 from pages.parts.exporting import Panel
 from pages.parts.opening import view_page
-from pages.parts.view import View, choose_similarity, has_pairs, look_at_layer, open_why
+from pages.parts.screens import SCREENS
+from pages.parts.view import View, choose_similarity, has_pairs, look_at_layer, select_pair
 
 KINDS = {
     "distances": "More similar by distances than by features",
@@ -99,7 +100,8 @@ def _surprises(view: View) -> None:
                 icon=":material/arrow_forward:",
                 help="Shows these two layers.",
             ):
-                open_why(view, a, b)
+                select_pair(view, a, b)
+                st.switch_page(SCREENS["home"].file)
     exporting.show_table(
         table,
         "surprises",
@@ -148,4 +150,4 @@ PARTS: dict[str, tuple[str, Callable[[View], None]]] = {
     "surprises": ("Surprises", _surprises),
 }
 
-view_page(__file__, _show_all_layers)
+view_page("layers", _show_all_layers)

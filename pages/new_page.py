@@ -211,4 +211,4 @@ def _what_runs(now: Draft, wrong: dict[str, str], cost: Cost | None) -> str:
     return text
 
 
-frame.page(__file__, new_body)
+frame.page("new", new_body)

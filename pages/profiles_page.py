@@ -56,4 +56,4 @@ def _correlated(view: View) -> None:
         panel.show()
 
 
-view_page(__file__, _show_profiles)
+view_page("profiles", _show_profiles)

@@ -282,4 +282,4 @@ class _Card:
         )
 
 
-view_page(__file__, _show_report)
+view_page("report", _show_report)

@@ -104,4 +104,4 @@ def _tests(view: View) -> None:
     frame.folded_part(title, "casino", "chance", partial(uncertainty.score_chance, view))
 
 
-view_page(__file__, _show_trust)
+view_page("trust", _show_trust)

@@ -28,4 +28,4 @@ def _show_stimuli(view: View) -> None:
     exporting.show_tab(view, "stimuli")
 
 
-view_page(__file__, _show_stimuli)
+view_page("stimuli", _show_stimuli)

@@ -176,4 +176,4 @@ def _tables(summary: GroupSummary, table: pd.DataFrame) -> None:
         )
 
 
-view_page(__file__, _show_systems)
+view_page("systems", _show_systems)

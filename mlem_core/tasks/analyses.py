@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import re
 import shutil
 import sys
@@ -25,7 +24,7 @@ from mlem_core.base.files import read_json, replacing, replacing_files, write_js
 from mlem_core.base.typing import Report
 from mlem_core.extending import functions
 from mlem_core.representations.registry import identity_now
-from mlem_core.stimuli.formats import step_files
+from mlem_core.stimuli.formats import ordered_steps, step_files
 from mlem_core.storage.digests import RESULT, Digested, canonical, sealed
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples
@@ -230,10 +229,12 @@ def purge_uploads(store: Store, days: float = UNUSED_DAYS) -> None:
     Those of a deleted analysis stay until it is removed for good.
     """
     named: set[str] = set()
+    fields = ["representations", *(step.name for step in ordered_steps() if step.names_files)]
     for path in (*store.root.glob("jobs/*/spec.json"), *store.root.glob("deleted/*/spec.json")):
         spec = read_json(path)
-        named_files = (dict(spec.get(name) or ()).values() for name in ("representations", "rdms"))
-        paths = [spec.get("stimuli"), *itertools.chain(*named_files)]
+        paths = [spec.get("stimuli")]
+        for field in fields:
+            paths += dict(spec.get(field) or ()).values()
         named |= {Path(str(file)).parent.name for file in paths}
     for folder in (store.root / "uploads").glob("*"):
         with contextlib.suppress(OSError):

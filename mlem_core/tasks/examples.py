@@ -21,7 +21,7 @@ from mlem_core.analysis.context import SelectionContext, Stage
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
-from mlem_core.base.typing import Layer, Progress, Report
+from mlem_core.base.typing import Progress, Report
 from mlem_core.extending import functions
 from mlem_core.storage.digests import RESULT, Digested, seal, sealed
 from mlem_core.storage.store import Store
@@ -114,7 +114,7 @@ def make(store: Store, progress: Report) -> None:
     pair = analysis.most_alike()
     context = SelectionContext.from_analysis(analysis, store, progress)
     both = context.reselect(layers=pair)
-    entries = (
+    entries = [
         _entry(LAYER_INTERVALS, context),
         _entry(LAYER_CHANCE, context),
         *(
@@ -123,8 +123,9 @@ def make(store: Store, progress: Report) -> None:
             for most in (True, False)
         ),
         _entry(PAIR_INTERVALS, both),
-        *_entries_of_extensions(analysis, pair, store, progress),
-    )
+    ]
+    for example_entries in functions("example"):
+        entries += example_entries(analysis, pair, store, progress)
     for name in ("result", "store"):
         shutil.rmtree(FOLDER / name, ignore_errors=True)
     result = FOLDER / "result"
@@ -133,16 +134,6 @@ def make(store: Store, progress: Report) -> None:
     seal(result, RESULT)
     for entry in filter(None, entries):
         shutil.copytree(entry, FOLDER / "store" / entry.parent.name / entry.name)
-
-
-def _entries_of_extensions(
-    analysis: Analysis, pair: tuple[Layer, Layer], store: Store, progress: Report
-) -> list[Path | None]:
-    """The entries of the store that extensions compute for the example."""
-    entries: list[Path | None] = []
-    for example_entries in functions("example"):
-        entries += example_entries(analysis, pair, store, progress)
-    return entries
 
 
 def _entry(stage: Stage[Any], context: SelectionContext, **options: Any) -> Path | None:

@@ -61,14 +61,6 @@ def _all_intervals(context: SelectionContext, options: Options) -> None:
         prepare(context.analysis, context.required_store, context.selection)
 
 
-def _similarity(context: SelectionContext, options: Options) -> None:
-    SIMILARITY.get(context, name=str(options["name"]))
-
-
-def _score_chance(context: SelectionContext, options: Options) -> None:
-    SCORE_CHANCE.get(context, permutations=int(options["permutations"]))
-
-
 def _archive(context: SelectionContext, options: Options, folder: Path) -> None:
     from mlem_core.report.analysis_tables import computed_options
     from mlem_core.report.archive import write_archive
@@ -110,11 +102,13 @@ class JobType:
 JOB_TYPES: dict[str, JobType] = {
     "all-error-bars": JobType(_all_intervals),
     "archive": JobType(write=_archive),
-    "chance": JobType(_score_chance),
+    "chance": JobType(
+        lambda context, options: SCORE_CHANCE.get(context, permutations=options["permutations"])
+    ),
     "error-bars": JobType(lambda context, options: PAIR_INTERVALS.get(context)),
     "importance-chance": JobType(lambda context, options: IMPORTANCE_CHANCE.get(context)),
     "fits": JobType(lambda context, options: FITS.get(context), models=no_models),
-    "similarity": JobType(_similarity),
+    "similarity": JobType(lambda context, options: SIMILARITY.get(context, name=options["name"])),
     # They are restored before any work, and no more is wanted.
     "representations": JobType(models=lambda context, options: options["models"]),
 }

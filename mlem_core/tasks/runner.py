@@ -181,32 +181,26 @@ class Task:
             if held is None:
                 return
             try:
-                self._start(request, module, held)
+                for name in (*_ENDS, "progress.json", "pid.json", "log"):
+                    _removed(self.folder / name)
+                _remove_unfinished(self.folder)
+                if (self.folder / "spec.json").is_dir():
+                    _removed(self.folder / "spec.json")
+                write_json(self.folder / "spec.json", request)
+                command, environment = module_command(module, str(self.folder))
+                start_process(command, self.folder, held, environment)
             finally:
                 os.close(held)
-
-    def _start(self, request: Request, module: str, held: int) -> None:
-        for left in ("failed.json", "cancelled", "progress.json", "pid.json", "result", "log"):
-            _removed(self.folder / left)
-        _remove_unfinished(self.folder)
-        if (self.folder / "spec.json").is_dir():
-            _removed(self.folder / "spec.json")
-        write_json(self.folder / "spec.json", request)
-        command, environment = module_command(module, str(self.folder))
-        start_process(command, self.folder, held, environment)
 
 
 def unfinished_tasks(folder: Path) -> list[str]:
     """The ids of a folder's tasks that are queued or running, in the order of their turns."""
-    return [name for _, name in sorted(map(_asked, _live(folder)))]
-
-
-def _live(jobs: Path) -> Iterator[Path]:
-    """The folders of the tasks that are queued or running."""
-    for path in jobs.glob("*/pid.json"):
+    tasks: list[Path] = []
+    for path in folder.glob("*/pid.json"):
         task = path.parent
         if not any((task / name).exists() for name in _ENDS) and live_pid(task) is not None:
-            yield task
+            tasks.append(task)
+    return [name for _, name in sorted(map(_asked, tasks))]
 
 
 # What the task's own process does
@@ -263,7 +257,6 @@ def execute(folder: Path, make: Callable[[Request, Path, Report], None]) -> int:
             report.running()
             unfinished = Path(tempfile.mkdtemp(prefix="unfinished-", dir=folder))
             with connected():
-                report.running()
                 make(request, unfinished, report)
             seal(unfinished, RESULT)
             unfinished.rename(folder / "result")

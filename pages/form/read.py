@@ -21,7 +21,7 @@ from mlem_core.stimuli.roles import TEMPLATE, parse_role
 from mlem_core.stimuli.stimulus_set import StimulusSet
 from mlem_core.stimuli.table_warnings import Doubt
 from pages.form import state
-from pages.form.draft import Draft, change_roles
+from pages.form.draft import FEATURES, Draft, change_roles
 from pages.parts import choices, stored
 from pages.parts.choices import plain
 
@@ -111,7 +111,10 @@ def _choose(draft: Draft) -> None:
         help="A built-in set, or what you have uploaded.",
     )
     if draft.base is not None:
-        st.caption(plain(described_stimuli(draft.base)))
+        names = ", ".join(feature.name for feature in draft.base.features)
+        n, level = len(draft.base.features), LEVELS.get(draft.base.level)
+        kind = f" ({level})" if level else ""
+        st.caption(plain(f"{len(draft.base):,} stimuli{kind}, {n} features: {names}"))
     st.download_button(
         "Template",
         data=TEMPLATE,
@@ -120,14 +123,6 @@ def _choose(draft: Draft) -> None:
         on_click="ignore",
         help="A CSV of ten words of four sentences, to be replaced by yours.",
     )
-
-
-def described_stimuli(stimuli: StimulusSet) -> str:
-    """The number and kind of the stimuli, and the features."""
-    names = ", ".join(feature.name for feature in stimuli.features)
-    n = len(stimuli.features)
-    what = f" ({LEVELS[stimuli.level]})" if stimuli.level in LEVELS else ""
-    return f"{len(stimuli):,} stimuli{what}, {n} features: {names}"
 
 
 def _uploaded() -> list[str]:
@@ -194,11 +189,15 @@ def _table_choices(draft: Draft) -> None:
     with second:
         if text:
             _detected("encoding", ENCODINGS, read_as.encoding_name, accept_new_options=True)
-        marks = ", ".join(read_as.found or _found_marks(draft)) or "none"
+        marks = list[str]()
+        for name, role in draft.roles.items():
+            if role in FEATURES:
+                marks += draft.marks.get(name, [])
+        detected_marks = ", ".join(read_as.found or dict.fromkeys(marks)) or "none"
         _detected(
             "na",
             [choices.NOTHING],
-            marks,
+            detected_marks,
             lambda one: "only empty cells" if one == choices.NOTHING else one,
             accept_new_options=True,
         )
@@ -213,12 +212,6 @@ def _table_choices(draft: Draft) -> None:
             "no header" if read_as.header_row == 0 else detected,
             lambda one: f"row {one}: {offered.get(int(one), '')}" if one != "0" else "no header",
         )
-
-
-def _found_marks(draft: Draft) -> list[str]:
-    """Marks that were taken for missing in the columns that are features."""
-    features = [name for name, role in draft.roles.items() if role in ("ordered", "nominal")]
-    return list(dict.fromkeys(mark for name in features for mark in draft.marks.get(name, [])))
 
 
 def _preview(draft: Draft) -> None:

@@ -14,7 +14,7 @@ from mlem_core.inference.resample import FITTED
 from pages.parts import frame, opening, stored
 from pages.parts.choices import plain
 from pages.parts.exporting import Panel
-from pages.parts.view import View, open_view
+from pages.parts.view import open_view
 
 
 def offer_comparison() -> None:
@@ -72,11 +72,9 @@ def _show_comparison(first_id: str, second_id: str) -> None:
     over = "" if intervals is None else intervals.over
     with named(stored.shared_names(first_id, second_id)):
         family = comparison.importance_differences(results, intervals)
-        drawn = draw_importance_differences(family, called, features, over, _caveat(first, second))
+        # Their metrics are not fitted anew in the intervals.
+        estimators = {view.selection.estimator: None for view in (first, second)}
+        fitted = [name for name in estimators if not estimator_named(name).refitted]
+        caveat = " ".join(f"{name}: {FITTED}" for name in fitted)
+        drawn = draw_importance_differences(family, called, features, over, caveat)
         Panel(drawn, "importance-differences").show()
-
-
-def _caveat(*views: View) -> str:
-    """Sentence on estimators whose metrics are not fitted anew in the intervals; or empty."""
-    names = dict.fromkeys(view.selection.estimator for view in views)
-    return " ".join(f"{name}: {FITTED}" for name in names if not estimator_named(name).refitted)

@@ -11,7 +11,6 @@ import functools
 import gc
 import logging
 from collections.abc import Callable
-from pathlib import Path
 
 import streamlit as st
 
@@ -20,27 +19,20 @@ from mlem_core.base.files import is_full
 from mlem_core.figures.naming import naming as named
 from pages.parts import background, choices, stored
 from pages.parts.choices import plain
-from pages.parts.screens import SCREENS
 
 
-def screen_url_path(file: str) -> str:
-    """The `url_path` of the screen whose file it is."""
-    name = Path(file).name
-    return next(screen.url_path for screen in SCREENS.values() if Path(screen.file).name == name)
-
-
-def page(file: str, body: Callable[[], None]) -> None:
-    """Draw the page of a file; what goes wrong is one sentence in it, the details go to the log."""
-    here = screen_url_path(file)
+def page(url_path: str, body: Callable[[], None]) -> None:
+    """Draw a screen; what goes wrong is one sentence in it, the details go to the log."""
     # The address of a canvas is that of a finding; the form keeps what it knows in the session.
-    choices.sync(here, choices.VIEW if here == "home" else (*choices.FORM, *choices.VIEW))
+    held = choices.VIEW if url_path == "home" else (*choices.FORM, *choices.VIEW)
+    choices.sync(url_path, held)
     attempt(background.show_runs)
     attempt(body)
-    _keep_what_is_loaded(file)
+    _keep_what_is_loaded(url_path)
 
 
 @functools.cache
-def _keep_what_is_loaded(page: str) -> None:
+def _keep_what_is_loaded(url_path: str) -> None:
     """Leave what the first visit of a page has loaded out of later collections of garbage.
 
     Streamlit collects after every run of a page; looking through all modules each time took longer

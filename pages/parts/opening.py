@@ -34,9 +34,9 @@ NOT_DONE = {
 }
 
 
-def view_page(file: str, body: Callable[[View], None]) -> None:
-    """Draw a page of an analysis, as `frame.page`."""
-    frame.page(file, partial(show_view, frame.screen_url_path(file), body))
+def view_page(url_path: str, body: Callable[[View], None]) -> None:
+    """Draw a screen of an analysis, as `frame.page`."""
+    frame.page(url_path, partial(show_view, url_path, body))
 
 
 def show_view(url_path: str, body: Callable[[View], None]) -> None:

@@ -263,20 +263,13 @@ def thumbnails(names: Sequence[object], folder: Path) -> list[str | None] | None
         # What begins with two slashes may be a place in a network.
         is_path = name.lower().endswith(SUFFIXES) and name[:2] not in ("//", r"\\")
         if left > 0 and is_path and "\0" not in name:
-            image = _read_names(folder / name)
+            with contextlib.suppress(OSError):
+                about = (folder / name).stat()
+                if stat.S_ISREG(about.st_mode) and about.st_size <= LARGEST:
+                    image = _thumbnail(folder / name, about.st_mtime_ns)
         left -= len(image or "")
         images.append(image)
     return images if any(images) else None
-
-
-def _read_names(path: Path) -> str | None:
-    try:
-        about = path.stat()
-    except OSError:
-        return None
-    if not stat.S_ISREG(about.st_mode) or about.st_size > LARGEST:
-        return None
-    return _thumbnail(path, about.st_mtime_ns)
 
 
 @lru_cache(maxsize=8192)

@@ -22,7 +22,6 @@ from mlem_core.tasks.access import view_only
 from mlem_core.tasks.followups import Followup, get_followup
 from pages.parts import background, choices, stored
 from pages.parts.choices import inform, plain
-from pages.parts.screens import SCREENS
 
 
 @stored.kept(256)
@@ -222,12 +221,6 @@ def select_pair(view: View, a: str, b: str) -> None:
     """Make two layers "model:layer" the pair that all pages look at."""
     choices.open_job(view.job_id)  # it may be shown without having been chosen
     choices.put_all({"a": [a], "b": [b]})
-
-
-def open_why(view: View, a: str, b: str) -> None:
-    """Open the canvas of two layers "model:layer"."""
-    select_pair(view, a, b)
-    st.switch_page(SCREENS["home"].file)
 
 
 def look_at_layer(view: View, clicked: Any) -> None:
