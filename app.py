@@ -26,22 +26,21 @@ st.logo(
 
 def _pages() -> list[st.Page]:
     """A page a screen."""
-    n_models = opening.n_models()
-    listed = {
-        screen.url_path: screen.listed and n_models >= screen.least_models
-        for screen in SCREENS.values()
-    }
-    listed["new"] = not view_only()
-    return [
-        st.Page(
-            screen.file,
-            title=screen.title,
-            url_path=screen.url_path,
-            default=at == 0,
-            visibility="visible" if listed[screen.url_path] else "hidden",
+    n_models, pages = opening.n_models(), []
+    for screen in SCREENS.values():
+        listed = screen.listed and n_models >= screen.least_models
+        if screen.url_path == "new":
+            listed = not view_only()
+        pages.append(
+            st.Page(
+                screen.file,
+                title=screen.title,
+                url_path=screen.url_path,
+                default=not pages,
+                visibility="visible" if listed else "hidden",
+            )
         )
-        for at, screen in enumerate(SCREENS.values())
-    ]
+    return pages
 
 
 frame.dress()

@@ -38,12 +38,11 @@ def _show_heatmaps(view: View) -> None:
 
 def _linked(view: View) -> None:
     left, right = st.container(key="matrices").columns(2, gap="large")
-    with left:
-        place = st.container()
     with right:
         a, b = pair_of_layers(view)
-        with place:
-            frame.attempt(partial(_matrices, view))
+    with left:
+        frame.attempt(partial(_matrices, view))
+    with right:
         frame.attempt(partial(_features, view, a, b))
 
 

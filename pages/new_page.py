@@ -84,8 +84,18 @@ def new_body() -> None:
         except InputError as error:
             wrong["models"] = str(error)
     with st.container(horizontal=True, key="form steps"):
-        for name in state.STEPS:
-            _step(name, now, wrong, lint)
+        for number, name in enumerate(state.STEPS, start=1):
+            with st.container(gap="xsmall"):
+                st.button(
+                    f"{number} {TITLES[name]}",
+                    key=f"step {name}",
+                    type="primary" if name == state.step() else "secondary",
+                    icon=":material/error:" if wrong[name] else None,
+                    on_click=partial(state.show_step, name),
+                    width="stretch",
+                    help=_HELP[name],
+                )
+                st.caption(_summary(name, now, lint))
     with st.container(key="form upload"):
         read.stimuli_uploader()
     with st.container(key="form step"):
@@ -104,24 +114,8 @@ def new_body() -> None:
     _bar(now, wrong, cost, spec)
 
 
-def _step(name: str, now: Draft, wrong: dict[str, str], lint: Lint | None) -> None:
-    """A step in the line: its number, whether something is wrong with it, what is chosen in it."""
-    number = state.STEPS.index(name) + 1
-    here = state.step() == name
-    with st.container(gap="xsmall"):
-        st.button(
-            f"{number} {TITLES[name]}",
-            key=f"step {name}",
-            type="primary" if here else "secondary",
-            icon=":material/error:" if wrong[name] else None,
-            on_click=partial(state.show_step, name),
-            width="stretch",
-            help=_HELP[name],
-        )
-        st.caption(_summary(name, now, lint))
-
-
 def _summary(name: str, now: Draft, lint: Lint | None) -> str:
+    """What is chosen in a step."""
     if name == "read":
         return plain(now.label if now.base is None else f"{now.label}, {len(now.base):,} stimuli")
     if name == "models":
@@ -153,31 +147,24 @@ def _bar(now: Draft, wrong: dict[str, str], cost: Cost | None, spec: AnalysisSpe
                 "leave this page.",
                 icon=":material/upload:",
             )
+        place = state.STEPS.index(state.step())
         with st.container(horizontal=True, vertical_alignment="center", key="form ways"):
-            run = _ways(now, wrong, cost)
+            if place:
+                _way("Back", state.STEPS[place - 1], ":material/arrow_back:")
+            if place + 1 < len(state.STEPS):
+                after = state.STEPS[place + 1]
+                _way(f"Next: {TITLES[after]}", after, ":material/arrow_forward:", kind="primary")
+            run = st.button(
+                "Run",
+                type="primary" if place + 1 == len(state.STEPS) else "secondary",
+                icon=":material/play_arrow:",
+                disabled=any(wrong.values()),
+                help="Runs in the background; you may leave this page. What an earlier run left in "
+                "the store is used again.",
+            )
+            st.markdown(_what_runs(now, wrong, cost), width="stretch")
     if run and spec is not None:
         frame.attempt(partial(background.start_analysis, spec))
-
-
-def _ways(now: Draft, wrong: dict[str, str], cost: Cost | None) -> bool:
-    """The buttons; whether Run was pressed."""
-    amiss = any(wrong.values())
-    place = state.STEPS.index(state.step())
-    if place:
-        _way("Back", state.STEPS[place - 1], ":material/arrow_back:")
-    if place + 1 < len(state.STEPS):
-        after = state.STEPS[place + 1]
-        _way(f"Next: {TITLES[after]}", after, ":material/arrow_forward:", kind="primary")
-    run = st.button(
-        "Run",
-        type="primary" if place + 1 == len(state.STEPS) else "secondary",
-        icon=":material/play_arrow:",
-        disabled=amiss,
-        help="Runs in the background; you may leave this page. What an earlier run left in "
-        "the store is used again.",
-    )
-    st.markdown(_what_runs(now, wrong, cost), width="stretch")
-    return run
 
 
 def _way(label: str, to: str, icon: str, kind: Any = "secondary") -> None:

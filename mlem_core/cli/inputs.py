@@ -130,7 +130,11 @@ def analysis_of_two(
         # Other layers have no part in it.
         options.layers = tuple(sorted({*beside, *(number for _, number in both)}))
     analysis = run(checked_spec(options), store, report)
-    _check_there(both, analysis, store)
+    for model, number in both:
+        if (model, number) not in analysis.layers and model in analysis.manifest["models"]:
+            there = get_representations(analysis, model, store).every_layer
+            if number not in there:
+                raise unknown(f"layer of {model}", str(number), map(str, there))
     return analysis
 
 
@@ -155,12 +159,3 @@ def _numbered(spec: AnalysisSpec, named: Iterable[str]) -> tuple[Layer, ...]:
             "such as minilm:3 and gpt2:5."
         )
     return both
-
-
-def _check_there(layers: Iterable[Layer], analysis: Analysis, store: Store) -> None:
-    """Raise InputError for a layer that its model has not, with those that it has."""
-    for model, number in layers:
-        if (model, number) not in analysis.layers and model in analysis.manifest["models"]:
-            there = get_representations(analysis, model, store).every_layer
-            if number not in there:
-                raise unknown(f"layer of {model}", str(number), map(str, there))

@@ -133,7 +133,8 @@ def _matters(
     layers = many(len(means), "layer")
     if not reached.all():
         layers += f" whose ρ reaches {HARDLY:g}"
-    scores = f"ρ {tested} is {_span(rho.to_numpy())}"
+    low, high = fraction(rho.min()), fraction(rho.max())
+    scores = f"ρ {tested} is {low if low == high else f'{low} to {high}'}"
     if clause := said_of_choice(analysis.manifest, analysis.spec.estimator):
         scores += f", fitted with {estimator_named(analysis.spec.estimator).caption}{clause}"
     if sure <= len(means) / 2:
@@ -163,11 +164,6 @@ def _matters(
         return f"{sentence} Not compared with permuted labels: add --chance {PERMUTATIONS}."
     beyond = [exceeds_chance(chance, layer, name) for layer in means.index]
     return f"{sentence} It exceeds permuted labels in {sum(map(bool, beyond))} of {layers}."
-
-
-def _span(values: np.ndarray) -> str:
-    low, high = fraction(values.min()), fraction(values.max())
-    return low if low == high else f"{low} to {high}"
 
 
 def _each(analysis: Analysis) -> str:

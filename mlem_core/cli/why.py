@@ -6,14 +6,12 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.similarities import LayerSimilarity, compared
+from mlem_core.analysis.similarities import compared
 from mlem_core.base.parallel import Bars
 from mlem_core.cli.inputs import analysis_of_two, new_notices
 from mlem_core.cli.options import add_bootstrap, add_chance, add_similarity, add_two_layers
 from mlem_core.cli.streams import complain, tell
 from mlem_core.inference.explanation import explain, with_chance, with_intervals
-from mlem_core.inference.explanation_text import Explanation
 from mlem_core.inference.intervals import check_permutations
 from mlem_core.inference.resample import generalises
 from mlem_core.pairs.resampling_units import Units
@@ -42,7 +40,16 @@ def why(options: argparse.Namespace) -> None:
         complain(*new_notices(analysis))
         count = bars.counter("similarity", "layers")
         of_layers = compared(analysis, options.similarity, store, count)
-        explanation = _explained(options, analysis, of_layers, store, bars)
+        layers = (options.first, options.second)
+        explanation = explain(analysis, *layers, seed=options.seed, compared=of_layers)
+        if options.chance:
+            explanation = replace(explanation, permutations=options.chance)
+        if options.bootstrap:
+            count = bars.counter("intervals", "blocks")
+            explanation = with_intervals(explanation, analysis, store, count)
+        else:
+            count = bars.counter("chance", "features")
+            explanation = with_chance(explanation, analysis, store, count)
     if options.out is not None:
         write_table(
             explanation.terms if explanation.similarity.divides else explanation.whole,
@@ -52,21 +59,3 @@ def why(options: argparse.Namespace) -> None:
     units, seeds = Units.from_stimuli(analysis.stimuli), analysis.spec.has_seeds
     claimed = [generalises(units, seeds=seeds)] if options.bootstrap else []
     complain(*explanation.notes, *claimed)
-
-
-def _explained(
-    options: argparse.Namespace,
-    analysis: Analysis,
-    of_layers: LayerSimilarity,
-    store: Store,
-    bars: Bars,
-) -> Explanation:
-    """Explanation of two layers' similarity, of one with terms or without."""
-    both = (options.first, options.second)
-    why = explain(analysis, *both, seed=options.seed, compared=of_layers)
-    if options.chance:
-        why = replace(why, permutations=options.chance)
-    if options.bootstrap:
-        count = bars.counter("intervals", "blocks")
-        return with_intervals(why, analysis, store, count)
-    return with_chance(why, analysis, store, bars.counter("chance", "features"))

@@ -86,10 +86,6 @@ class Notes:
         entry = {identifier: text} if text and text != identifier else {}
         return replace(self, shown={**others, **entry})
 
-    def reporting(self, report: list[Mapping[str, Any]]) -> Notes:
-        """Notes with another report."""
-        return replace(self, report=tuple(report))
-
 
 def read_notes(job_id: str, store: Store) -> Notes:
     """The notes on an analysis; empty where their file is absent or damaged (logged)."""

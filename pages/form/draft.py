@@ -176,7 +176,7 @@ def show_given(draft: Draft) -> None:
             state.uploader(
                 "An RDM from a file (.npy, .csv)",
                 "form rdm",
-                _take,
+                _take_rdm,
                 type=["npy", "csv", "tsv", "txt"],
                 help="Distances between the stimuli as a feature of their own, such as ratings. A "
                 "square matrix in the order of the stimuli, or with names (of stimuli or items) in "
@@ -199,9 +199,10 @@ def _new_name(typed: str) -> str:
 
 def _take_columns(draft: Draft) -> None:
     """Ordered columns and a name, made into one vector."""
-    parts = [one for columns in state.pairs("vectors").values() for one in columns]
     offered = [
-        column for column, role in draft.roles.items() if role == "ordered" and column not in parts
+        column
+        for column, role in draft.roles.items()
+        if role == "ordered" and not column_vectors(draft, column)
     ]
     with st.form(f"form vector {draft.name}", clear_on_submit=True, border=False):
         columns_chosen = st.multiselect(
@@ -218,6 +219,6 @@ def _take_columns(draft: Draft) -> None:
                 st.rerun()
 
 
-def _take(file: Any) -> None:
+def _take_rdm(file: Any) -> None:
     """Add what was uploaded; problems with it stand above the columns."""
     state.put_pair("rdms", _new_name(Path(file.name).stem), stored.keep_files(file))

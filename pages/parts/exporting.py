@@ -325,11 +325,12 @@ def add_to_report(figure: str, view: View, options: Mapping[str, str]) -> None:
 
 def change_report(job_id: str, how: Callable[[list[Chosen]], Sequence[Chosen]]) -> None:
     """Change the report of an analysis; what other tabs add meanwhile is kept."""
-    notes.change_notes(
-        job_id,
-        stored.store(),
-        lambda kept: kept.reporting([one.to_dict() for one in how(read_report(kept)[0])]),
-    )
+
+    def change(saved: Notes) -> Notes:
+        figures = how(read_report(saved)[0])
+        return replace(saved, report=tuple(figure.to_dict() for figure in figures))
+
+    notes.change_notes(job_id, stored.store(), change)
 
 
 def read_report(saved: Notes) -> tuple[list[Chosen], list[str]]:

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import streamlit as st
 
 from mlem_core.analysis.spec import parameters
-from mlem_core.base.parameters import SEEDS
-from mlem_core.extensions.treebank.options import LEVELS
 from mlem_core.extensions.treebank.stimuli import SAMPLE
 from mlem_core.stimuli.stimulus_set import Feature
+from pages.form import state
 from pages.parts import choices
 
 _MOST = 1_000_000
@@ -19,11 +18,11 @@ _MOST = 1_000_000
 def show_choices(features: Sequence[Feature]) -> None:
     """Draw the level and the sample; `features` are those that it may be balanced by."""
     about = parameters()
-    level, sample, balance = about["level"], about["sample"], about["balance"]
+    sample, balance = about["sample"], about["balance"]
     names = [feature.name for feature in features]
     first, second = st.columns(2)
     with first:
-        choices.choose_one(level.label, LEVELS, "level", "word", help=level.text)
+        state.field("level")
         choices.whole_number(sample.label, "sample", SAMPLE, 2, _MOST, step=100, help=sample.text)
     with second:
         choices.choose_many(
@@ -34,5 +33,4 @@ def show_choices(features: Sequence[Feature]) -> None:
             placeholder="as they come",
             help=balance.text,
         )
-        seed = about["sample_seed"]
-        choices.whole_number(seed.label, "sample_seed", 0, *SEEDS, help=seed.text)
+        state.field("sample_seed")

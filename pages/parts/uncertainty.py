@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -69,13 +70,10 @@ def show_tests(
     caption: str,
 ) -> None:
     """A table of intervals and tests, folded away."""
-
-    def body() -> None:
-        how = how_computed(intervals.estimator, intervals.units)
-        claimed = generalises(intervals.units, seeds=view.analysis.spec.has_seeds)
-        _draw_tests(family, name, f"{caption} {how} {ZERO} {claimed}")
-
-    frame.folded_part(title, "rule", name, body)
+    how = how_computed(intervals.estimator, intervals.units)
+    claimed = generalises(intervals.units, seeds=view.analysis.spec.has_seeds)
+    caption = f"{caption} {how} {ZERO} {claimed}"
+    frame.folded_part(title, "rule", name, partial(_draw_tests, family, name, caption))
 
 
 def _draw_tests(tests: FamilyOfTests, name: str, caption: str) -> None:

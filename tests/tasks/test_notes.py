@@ -40,7 +40,7 @@ def test_what_is_written_is_read_by_another_process_s_store(store):
     notes.change_notes(ID, store, lambda old: old.named("  Words,\n five  models "))
     notes.change_notes(ID, store, lambda old: old.noted("first line\nsecond: ρ, 中文, مرحبا\n"))
     notes.change_notes(ID, store, lambda old: old.showing("part_of_speech", "part of speech"))
-    notes.change_notes(ID, store, lambda old: old.reporting([entry]))
+    notes.change_notes(ID, store, lambda old: replace(old, report=(entry,)))
     assert notes.read_notes(ID, Store(store.root)) == Notes(
         "Words, five models",
         "first line\nsecond: ρ, 中文, مرحبا",

@@ -19,7 +19,7 @@ class TreebankOptions:
         "Level",
         "Whether a stimulus of a treebank is a word in its sentence or a whole sentence.",
         noun="level of stimuli",
-        choices=lambda: tuple(LEVELS),
+        choices=lambda: LEVELS,
     )
     sample: int | None = option(
         None,
