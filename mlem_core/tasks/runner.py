@@ -24,7 +24,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -213,10 +213,7 @@ class _Reporter:
         self._path = folder / "progress.json"
         self._stages: dict[tuple[str, str | None], dict[str, Any]] = {}
         self._written = 0.0
-        self._say("queued")
-
-    def running(self) -> None:
-        self._say("running")
+        self.say("queued")
 
     def __call__(self, progress: Progress) -> None:
         heed_stop()
@@ -227,9 +224,9 @@ class _Reporter:
         self._stages[key] = {**(known or {}), **asdict(progress), **began, "seen": now}
         last = progress.done >= progress.total
         if known is None or last or now - self._written >= _WRITE_EVERY:
-            self._say("running")
+            self.say("running")
 
-    def _say(self, state: State) -> None:
+    def say(self, state: State) -> None:
         self._written = time.time()
         # A run is not worth losing for its progress: a full disk shows where it matters.
         with contextlib.suppress(OSError):
@@ -239,6 +236,8 @@ class _Reporter:
 
 def execute(folder: Path, make: Callable[[Request, Path, Report], None]) -> int:
     """Wait for the turn, do the work of a task's folder and leave its result there.
+
+    One task of a parent folder runs, the others wait in order of arrival.
 
     Parameters
     ----------
@@ -253,8 +252,11 @@ def execute(folder: Path, make: Callable[[Request, Path, Report], None]) -> int:
     report = _Reporter(folder)
     try:
         request = read_json(folder / "spec.json", strict=True)
-        with _turn(folder):
-            report.running()
+        while before := _count_earlier_tasks(folder):
+            # Those far back look less often: each look reads the files of all that wait.
+            time.sleep(_POLL * min(2 + before, 20))
+        with filelock.FileLock(folder.parent / "turn.lock"):
+            report.say("running")
             unfinished = Path(tempfile.mkdtemp(prefix="unfinished-", dir=folder))
             with connected():
                 make(request, unfinished, report)
@@ -280,17 +282,6 @@ def execute(folder: Path, make: Callable[[Request, Path, Report], None]) -> int:
 def _remove_unfinished(folder: Path) -> None:
     for unfinished in folder.glob("unfinished-*"):
         shutil.rmtree(unfinished, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _turn(folder: Path) -> Iterator[None]:
-    """The turn of a task: one task of a parent folder runs, the others wait in order of arrival."""
-    lock = filelock.FileLock(folder.parent / "turn.lock")
-    while before := _count_earlier_tasks(folder):
-        # Those far back look less often: each look reads the files of all that wait.
-        time.sleep(_POLL * min(2 + before, 20))
-    with lock:
-        yield
 
 
 def _count_earlier_tasks(folder: Path) -> int:

@@ -19,12 +19,12 @@ KERNEL = {
 SHELL = {
     "app.py": 100,
     "__main__.py": 100,
-    "cli": 1_300,
+    "cli": 1_200,
     "extending.py": 400,
     "figures": 4_500,
     "report": 1_700,
-    "tasks": 1_700,
-    "pages": 5_800,
+    "tasks": 1_600,
+    "pages": 5_700,
 }
 EXTENSIONS = {
     "audit": 1_000,
