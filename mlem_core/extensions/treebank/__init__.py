@@ -15,7 +15,7 @@ EXTENSION = Extension(
             screen="new",
             title="How the treebank is read",
             part="treebank",
-            show="pages.parts.treebank_choices:show_choices",
+            show="pages.form.treebank_choices:show_choices",
         ),
     ),
     options={"stimuli": "mlem_core.extensions.treebank.options:TreebankOptions"},
