@@ -15,11 +15,11 @@ import pandas as pd
 
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.inference.block_influence import BlockSums, jackknife_rsa
-from mlem_core.inference.intervals import PERMUTATIONS, SIGNIFICANT, term_estimate
+from mlem_core.inference.explanation import subtract_chance_with_intervals
+from mlem_core.inference.intervals import PERMUTATIONS, SIGNIFICANT
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation_null import chance_at_level, permutation_null
 from mlem_core.inference.permuted_contributions import PermutedContributions
-from mlem_core.inference.resample import Estimate, standard_error
 from mlem_core.measures.decomposition import decompose
 from mlem_core.representations.layers import from_model
 from mlem_core.stimuli import datasets
@@ -237,10 +237,9 @@ def covered(text: str, first: int, count: int) -> list[Row]:
         pairs, terms = pairs_and_terms(stimuli, layers, seed)
         chance = chance_at_level(pairs, stimuli, PERMUTATIONS, seed)
         compared = jackknife_rsa(pairs.statistics, BlockSums.from_pairs(pairs))
-        error = standard_error(compared.terms_without[:, :, 0, 1], compared.sizes)
-        bounds = term_estimate(compared.terms[:, 0, 1], error, compared.sizes)
-        beyond = Estimate(*(end + chance.shift() for end in bounds[:3]))
-        table = chance.bounded(terms, beyond).drop(columns="unit")
+        error, sizes = compared.residual_error, compared.sizes
+        table = subtract_chance_with_intervals(terms, chance, error, sizes)
+        table = table.drop(columns=["unit", "share_lower", "share_upper"])
         about = {"study": "covered", "text": text, "seed": seed, "known": bool(chance.known.all())}
         rows += [about | row for row in table.to_dict("records")]
     return rows

@@ -15,7 +15,7 @@ of their terms too narrow.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -28,15 +28,11 @@ from mlem_core.base.resources import check_memory
 from mlem_core.base.typing import Counted, FloatArray, Report, counted, counting
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.inference.influence import (
-    jackknife_from_influence,
-    score_influence,
-    similarity_influence,
-)
+from mlem_core.inference.influence import score_influence, similarity_influence
 from mlem_core.inference.intervals import PERMUTATIONS
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation_null import ContributionNull, chance_at_level
-from mlem_core.inference.resample import PERMUTED, check_enough
+from mlem_core.inference.resample import PERMUTED, check_enough, standard_error
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.importance import Fits, fitted
 from mlem_core.pairs.designs import pairs_among
@@ -60,13 +56,13 @@ class BlockSums:
     sums : of n_blocks blocks
     sizes : how many of them are of each kind of unit, see `mlem_core.inference.resample`
     tests : the pairs that test each fold
-    shares : of the units of each kind that a sample has
+    shares : of the units of each kind in those of all stimuli, where these are a sample
     """
 
     sums: UnitSums
     sizes: tuple[int, ...]
     tests: ScoredPairs
-    shares: tuple[float, ...] = (1.0, 1.0, 1.0)
+    shares: tuple[float, ...]
 
     @classmethod
     def from_pairs(
@@ -96,23 +92,22 @@ class BlockSums:
             pairs.squared if with_distances else None,
             progress,
         )
-        values = cls(sums, blocks.sizes, pairs.statistics.tests)
-        if stimuli is None:
-            return values
-        return replace(values, shares=_sampled_shares(pairs, stimuli))
+        shares: tuple[float, ...] = (1.0,) * len(blocks.sizes)
+        if stimuli is not None:
+            no_folds = np.zeros(len(stimuli), dtype=np.int64)
+            population = StimulusUnits(no_folds, stimuli.groups, stimuli.items)
+            counts = zip(pairs.units.counts, population.counts, strict=False)
+            shares = tuple(few / many for few, many in counts)
+        return cls(sums, blocks.sizes, pairs.statistics.tests, shares)
 
     def without(self, value: FloatArray, influence: FloatArray) -> FloatArray:
         """(n_blocks, ...) a value (...) without each block, from influences (n_blocks, ...)."""
-        return jackknife_from_influence(value, influence, self.sizes, self.shares)
-
-
-def _sampled_shares(pairs: LayerPairs, stimuli: StimulusSet) -> tuple[float, ...]:
-    """The share of the units of each kind that the stimuli of some pairs have."""
-    sampled = pairs.units.counts
-    everything = StimulusUnits(
-        np.zeros(len(stimuli), dtype=np.int64), stimuli.groups, stimuli.items
-    )
-    return tuple(few / many for few, many in zip(sampled, everything.counts, strict=False))
+        scale = [
+            np.full(n, n / max(1, n - 1) * np.sqrt(share))
+            for n, share in zip(self.sizes, self.shares, strict=True)
+        ]
+        scales = np.concatenate(scale).reshape(-1, *[1] * (influence.ndim - 1))
+        return np.asarray(value - scales * influence)
 
 
 class SimilarityWithout(NamedTuple):
@@ -134,6 +129,15 @@ class SimilarityWithout(NamedTuple):
     terms_without: FloatArray
     sizes: tuple[int, ...]
 
+    def residual_error(self, shares: FloatArray) -> FloatArray:
+        """(n_features + 1,) standard errors of T - r S, with T the terms of two layers.
+
+        These are the first and the last. S is their similarity, and r the `shares`
+        (n_features + 1,).
+        """
+        residuals = self.terms_without[:, :, 0, -1] - shares * self.values_without[:, 0, -1:]
+        return standard_error(residuals, self.sizes)
+
 
 def jackknife_rsa(
     statistics: PairStatistics, blocks: BlockSums, progress: Counted | None = None
@@ -147,12 +151,12 @@ def jackknife_rsa(
     progress : called with the number of steps done and their total
     """
     split = decompose(statistics.moments)
-    influence = similarity_influence(blocks.sums, progress)
+    rsa_influence, terms_influence = similarity_influence(blocks.sums, progress)
     return SimilarityWithout(
         split.rsa,
-        blocks.without(split.rsa, influence.rsa),
+        blocks.without(split.rsa, rsa_influence),
         split.values,
-        blocks.without(split.values, influence.terms),
+        blocks.without(split.values, terms_influence),
         blocks.sizes,
     )
 
@@ -319,30 +323,15 @@ def jackknife_similarity(
         by_layer = counting(report, f"{similarity.short}", "layers")
         layers = ComparedLayers.from_analysis(analysis, selection, store, by_layer)
         return layers.without(counting(report, f"intervals of {similarity.short}", "blocks"))
-    pairs = selected_pairs(analysis, store, selection, counting(report, "distances", "layers"))
+    by_layer = counting(report, "distances", "layers")
+    pairs = LayerPairs.from_analysis(
+        analysis, selection, store, most_stimuli=PERMUTED, progress=by_layer
+    )
     blocks = BlockSums.from_pairs(
         pairs, analysis.stimuli, progress=counting(report, "sums over pairs", "stimuli")
     )
     steps = counting(report, f"confidence intervals of {similarity.short}", "steps")
     return jackknife_rsa(analysis.compute_pairs(selection), blocks, steps)
-
-
-def selected_pairs(
-    analysis: Analysis, store: Store, selection: Selection, progress: Counted | None = None
-) -> LayerPairs:
-    """The pairs of a selection that intervals are from: of all stimuli, or of a sample of many.
-
-    `progress` is called with the number of layers done and their number.
-    """
-    return LayerPairs.from_analysis(
-        analysis,
-        selection.layers,
-        store,
-        selection.features,
-        selection.interactions,
-        most_stimuli=PERMUTED,
-        progress=progress,
-    )
 
 
 def check_blocks(analysis: Analysis, selection: Selection) -> None:

@@ -14,6 +14,7 @@ from mlem_core.analysis.analysis import Analysis, Selection, check_layers
 from mlem_core.analysis.context import SelectionContext, Stage
 from mlem_core.analysis.similarities import SIMILARITY, LayerSimilarity, compute_rsa
 from mlem_core.base.errors import InputError
+from mlem_core.base.numbers import student_quantile
 from mlem_core.base.parameters import split_names
 from mlem_core.base.typing import Counted, FloatArray, Layer, counting, parse_layers, split_progress
 from mlem_core.inference.block_influence import (
@@ -21,21 +22,20 @@ from mlem_core.inference.block_influence import (
     ComparedLayers,
     check_blocks,
     jackknife_rsa,
-    selected_pairs,
 )
 from mlem_core.inference.explanation_text import Explanation, as_chosen
 from mlem_core.inference.intervals import LayerIntervals, term_estimate, terms_and_whole
 from mlem_core.inference.layer_intervals import permuted_terms
+from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation_null import ContributionNull, chance_at_level, chance_note
 from mlem_core.inference.resample import (
-    Estimate,
+    PERMUTED,
     interval_sample_sentence,
     jackknife,
     permuted_sample_sentence,
     sample_size_caveats,
-    standard_error,
 )
-from mlem_core.measures.decomposition import decompose, is_identity
+from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.storage.store import Store, Tables
@@ -181,7 +181,7 @@ def with_intervals(
     check_blocks(analysis, selection)
     first, second, third = split_progress(progress, 3)
     if similarity.of_ranks:
-        pairs = selected_pairs(analysis, store, selection)
+        pairs = LayerPairs.from_analysis(analysis, selection, store, most_stimuli=PERMUTED)
         blocks = BlockSums.from_pairs(pairs, analysis.stimuli, progress=first)
         compared = jackknife_rsa(analysis.compute_pairs(selection), blocks, second)
         chance = chance_at_level(pairs, analysis.stimuli, why.permutations, progress=third)
@@ -191,14 +191,10 @@ def with_intervals(
         compared = layers.without(second)
         if similarity.divides:
             chance = layers.chance(analysis.stimuli, third, why.permutations)
-    terms = why.terms.assign(**dict.fromkeys(("lower", "upper", "chance", "p"), np.nan))
     if chance is not None:
-        of_terms, of_both = compared.terms_without[:, :, 0, -1], compared.values_without[:, 0, -1:]
-
-        def residual_error(shares: FloatArray) -> FloatArray:
-            return standard_error(of_terms - shares * of_both, compared.sizes)
-
-        terms = subtract_chance_with_intervals(why.terms, chance, residual_error, compared.sizes)
+        error = compared.residual_error
+        terms = subtract_chance_with_intervals(why.terms, chance, error, compared.sizes)
+        why = replace(why, terms=terms, controls=chance.control_table())
         notes = (*notes, *chance.notes)
     by_t = jackknife(
         why.whole["value"].to_numpy(np.float64),
@@ -208,9 +204,7 @@ def with_intervals(
     )
     return replace(
         why,
-        terms=terms,
         whole=why.whole.assign(lower=by_t.lower, upper=by_t.upper),
-        controls=why.controls if chance is None else chance.control_table(),
         notes=tuple(filter(None, notes)),
         how=_how(why),
     )
@@ -239,19 +233,23 @@ def subtract_chance_with_intervals(
     term, value, lower, upper, chance, p, unit, share_lower, share_upper; identities have no
     interval of their shares
     """
-    values, tables = terms["value"].to_numpy(np.float64), []
+    values, table = terms["value"].to_numpy(np.float64), chance.subtract_chance(terms)
+    beyond, n = table["value"].to_numpy(np.float64), len(chance.features)
     total = values.sum() if values.sum() > 0 else np.nan
-    of_shares = residual_error((values + chance.shift()) / total) / total
-    for scale, error in ((1.0, residual_error(np.zeros(len(values)))), (total, of_shares)):
-        numbers = [name for name in ("value", "error") if name in terms]
-        scaled = terms.assign(**{name: terms[name] / scale for name in numbers})
-        by_scale = chance._replace(draws=chance.draws / scale)
+    # Chance is a mean over permutations, a sampled contribution one over orders: both errors stand
+    # beside that of the stimuli.
+    sampled = terms["error"].to_numpy()[:-1] if "error" in terms else 0.0
+    more = student_quantile(chance.n_permutations - 1) * np.hypot(chance.error, sampled)
+    none = np.full(len(chance.identities), np.nan)
+    shares = np.append(beyond[:n], beyond[-1]) / total
+    errors = residual_error(np.zeros(n + 1)), residual_error(shares) / total
+    for name, scale, error in zip(("", "share_"), (1.0, total), errors, strict=True):
         bounds = term_estimate(values / scale, error, sizes)
-        shift = by_scale.shift()
-        tables.append(by_scale.bounded(scaled, Estimate(*(end + shift for end in bounds[:3]))))
-    table, shares = tables
-    known = ~is_identity(table)
-    return table.assign(**{f"share_{end}": shares[end].where(known) for end in ("lower", "upper")})
+        for sign, end in ((-1, "lower"), (1, "upper")):
+            far = np.hypot(getattr(bounds, end) - values / scale, np.append(more, 0.0) / scale)
+            table[name + end] = beyond / scale + sign * np.concatenate((far[:n], none, far[n:]))
+    columns = ["term", "value", "lower", "upper", "chance", "p", "unit"]
+    return table[[*columns, "share_lower", "share_upper"]]
 
 
 def explained_selection(why: Explanation, analysis: Analysis) -> Selection:
@@ -292,11 +290,6 @@ def _subtract_chance(why: Explanation, chance: ContributionNull) -> Explanation:
     """An explanation whose contributions are beyond chance of its two layers."""
     terms, notes = chance.subtract_chance(why.terms), (*why.notes, *chance.notes)
     return replace(why, terms=terms, controls=chance.control_table(), notes=notes)
-
-
-def pair_context(why: Explanation, context: SelectionContext) -> SelectionContext:
-    """The two layers of an explanation and its features, as a selection of their analysis."""
-    return replace(context, selection=explained_selection(why, context.analysis))
 
 
 def compute_pair_intervals(context: SelectionContext) -> Tables:
@@ -350,21 +343,23 @@ def best_known(
     if intervals is not None and intervals.similarity != why.similarity.name:
         intervals = None
     analysis, layers = context.analysis, context.selection.layers
-    tables = PAIR_INTERVALS.find(pair_context(why, context))
+    of_pair = replace(context, selection=explained_selection(why, analysis))
+    tables = PAIR_INTERVALS.find(of_pair)
     if tables is not None:
         return as_chosen(apply_intervals(why, tables), analysis, layers, intervals)
-    own = None
+    of_two = None
     if chance is not None and {*why.layers} <= {*layers}:
-        own = chance.select_layers(list(map(layers.index, why.layers)))
-        why = _subtract_chance(why, own)
-    if intervals is None or not len(intervals.terms):
-        return as_chosen(why, analysis, layers, intervals)
-    return as_chosen(explanation_from_intervals(why, intervals, own), analysis, layers, intervals)
+        of_two = chance.select_layers(list(map(layers.index, why.layers)))
+        why = _subtract_chance(why, of_two)
+    if intervals is not None and len(intervals.terms):
+        why = explanation_from_intervals(why, intervals, of_two)
+    return as_chosen(why, analysis, layers, intervals)
 
 
 def add_intervals(why: Explanation, context: SelectionContext) -> Explanation:
     """An explanation with the intervals of `PAIR_INTERVALS`, computed where they are not kept."""
-    return apply_intervals(why, PAIR_INTERVALS.get(pair_context(why, context)))
+    of_pair = replace(context, selection=explained_selection(why, context.analysis))
+    return apply_intervals(why, PAIR_INTERVALS.get(of_pair))
 
 
 def apply_intervals(why: Explanation, tables: Tables) -> Explanation:

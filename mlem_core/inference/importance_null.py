@@ -96,7 +96,7 @@ def _chunk_tables(context: SelectionContext, n_permutations: int) -> Iterator[pd
     for start in starts:
         layers = selection.layers[start : start + size]
         pairs = LayerPairs.from_analysis(
-            analysis, layers, context.required_store, selection.features, False
+            analysis, replace(selection, layers=layers), context.required_store
         )
         stimuli = pairs.select_stimuli(analysis.stimuli)
         importances = PermutedImportances.from_pairs(
@@ -252,10 +252,6 @@ def _table(
     )
 
 
-# Permutations for what the score of a layer is by chance.
-SCORE_PERMUTATIONS = 199
-
-
 def permuted_pairs(pairs: LayerPairs, layer: int, labels: IntArray) -> LayerPairs:
     """The pairs of one layer under permuted labels, a permutation in a layer's place.
 
@@ -331,44 +327,38 @@ def _fits(model: Solver, pairs: LayerPairs) -> FoldFits:
 
 
 def compute_score_chance(
-    context: SelectionContext, permutations: int = SCORE_PERMUTATIONS
+    context: SelectionContext, permutations: int = PERMUTATIONS
 ) -> pd.DataFrame:
     """`score_above_chance` of a selection; with an estimator that is slow it takes hours.
 
     Raises InputError: representations that are no longer in the store.
     """
-    analysis, selection, store = context.analysis, context.selection, context.required_store
+    analysis, store = context.analysis, context.required_store
     progress = counting(context.report, "permuting labels", "permutations")
-    parts = split_progress(progress, len(selection.layers))
-    of_pairs = estimator_named(selection.estimator).of_pairs
-    rho = None if of_pairs else analysis.compute_fits(selection).fits.rho.mean(axis=1)
-    tables = []
-    for done, (layer, part) in enumerate(zip(selection.layers, parts, strict=True)):
+    parts = split_progress(progress, len(context.selection.layers))
+    entry, tables = estimator_named(context.selection.estimator), []
+    for layer, part in zip(context.single_layers, parts, strict=True):
         part(0, permutations)
+        selection = layer.selection
+        fits = None if entry.of_pairs else analysis.compute_fits(selection).fits
         table = score_above_chance(
-            LayerPairs.from_analysis(
-                analysis, [layer], store, selection.features, selection.interactions
-            ),
-            estimator_named(selection.estimator).model(),
+            LayerPairs.from_analysis(analysis, selection, store),
+            entry.model(),
             n_permutations=permutations,
-            observed=None if rho is None else rho[done : done + 1],
+            observed=None if fits is None else fits.rho.mean(axis=1),
             progress=part,
         )
         tables.append(table)
     return pd.concat(tables, ignore_index=True)
 
 
-def _importance_key(context: SelectionContext, permutations: int = PERMUTATIONS) -> dict[str, Any]:
-    return selection_key(context, permutations=permutations)
-
-
-def _score_key(context: SelectionContext, permutations: int = SCORE_PERMUTATIONS) -> dict[str, Any]:
+def _chance_key(context: SelectionContext, permutations: int = PERMUTATIONS) -> dict[str, Any]:
     return selection_key(context, permutations=permutations)
 
 
 IMPORTANCE_CHANCE = Stage[pd.DataFrame](
-    "importance-chance", 3, pd.DataFrame, compute_importance_chance, key=_importance_key
+    "importance-chance", 3, pd.DataFrame, compute_importance_chance, key=_chance_key
 )
 SCORE_CHANCE = Stage[pd.DataFrame](
-    "score-chance", 4, pd.DataFrame, compute_score_chance, key=_score_key
+    "score-chance", 4, pd.DataFrame, compute_score_chance, key=_chance_key
 )

@@ -33,7 +33,6 @@ from scipy.linalg import solve_triangular
 from mlem_core.base.typing import Counted, FloatArray, IntArray, counted
 from mlem_core.estimators.normal_equations import (
     NOT_APART,
-    NormalEquations,
     normal_equations,
     penalty_matrices,
     target_scales,
@@ -54,46 +53,6 @@ from mlem_core.pairs.unit_sums import MOST_NUMBERS, UnitSums
 ROUNDED = 1e-12
 
 
-class SimilarityInfluence(NamedTuple):
-    """Influence of n_units units on the RSA correlation of every two layers and its parts.
-
-    Attributes
-    ----------
-    terms : (n_units, n_features + 1, n_layers, n_layers) on the contributions; the last is
-        "unexplained"
-    rsa : (n_units, n_layers, n_layers)
-    """
-
-    terms: FloatArray
-    rsa: FloatArray
-
-    @property
-    def explained(self) -> FloatArray:
-        """(n_units, n_layers, n_layers) influence on what all features explain."""
-        return np.asarray(self.rsa - self.terms[:, -1])
-
-
-def jackknife_from_influence(
-    value: FloatArray,
-    influence: FloatArray,
-    sizes: Sequence[int],
-    shares: Sequence[float] = (1.0, 1.0, 1.0),
-) -> FloatArray:
-    """(n_units, ...) a value (...) without each unit, from the influences (n_units, ...) on it.
-
-    Parameters
-    ----------
-    sizes : how many units there are of each kind, in this order
-    shares : of the units of each kind in those of all stimuli, where these are a sample
-    """
-    scale = [
-        np.full(n, n / max(1, n - 1) * np.sqrt(share))
-        for n, share in zip(sizes, shares, strict=False)
-    ]
-    scales = np.concatenate(scale).reshape(-1, *[1] * (influence.ndim - 1))
-    return np.asarray(value - scales * influence)
-
-
 def rsa_influence(sums: UnitSums) -> FloatArray:
     """(n_units, n_layers, n_layers) influence on the RSA correlation of every two layers."""
     moments = sums.moments
@@ -107,20 +66,27 @@ def rsa_influence(sums: UnitSums) -> FloatArray:
     return np.asarray(influence)
 
 
-def similarity_influence(sums: UnitSums, progress: Counted | None = None) -> SimilarityInfluence:
+def similarity_influence(
+    sums: UnitSums, progress: Counted | None = None
+) -> tuple[FloatArray, FloatArray]:
     """Influence on RSA and on the contributions, see `mlem_core.measures.contributions`.
 
     Parameters
     ----------
-    sums : of the units
+    sums : of n_units units
     progress : called with the number of steps done and their total
 
     Raises InputError: moments of one fold.
+
+    Returns
+    -------
+    (n_units, n_layers, n_layers) on the RSA correlation of every two layers; and (n_units,
+    n_features + 1, n_layers, n_layers) on the contributions, the last of which is "unexplained"
     """
     moments = sums.moments
     equations = fold_equations(moments)
     L = moments.n_layers
-    n_features = len(moments.columns.features)
+    n_features, K = len(moments.columns.features), len(moments.columns)
     values = np.zeros((n_features, L, L))
     terms = np.zeros((sums.n_units, n_features, L, L))
     squares, squares_influence = np.zeros(L), np.zeros((sums.n_units, L))
@@ -138,8 +104,10 @@ def similarity_influence(sums: UnitSums, progress: Counted | None = None) -> Sim
             one_way = np.einsum("s,sca,ucb->uab", shares, outside, tested, optimize=True)
             one_way += np.einsum("s,sca,ucb->uab", shares, inside, trained, optimize=True)
             terms[:, feature] += (one_way + one_way.swapaxes(1, 2)) / 2
-        grams = _packed_grams(sums, fold)
         del tested, trained
+        grams = np.empty((K * (K + 1) // 2, sums.n_units))
+        for units, of_units in sums.grams(fold):
+            grams[:, units] = of_units
         for feature in range(n_features):
             counted, shares = subsets.counted(feature)
             for layer in range(L):
@@ -155,7 +123,7 @@ def similarity_influence(sums: UnitSums, progress: Counted | None = None) -> Sim
     terms += values * scale_influence[:, None]
     rsa = rsa_influence(sums)
     unexplained = rsa - terms.sum(axis=1)
-    return SimilarityInfluence(np.concatenate((terms, unexplained[:, None]), axis=1), rsa)
+    return rsa, np.concatenate((terms, unexplained[:, None]), axis=1)
 
 
 class _Subsets(NamedTuple):
@@ -199,15 +167,6 @@ class _Subsets(NamedTuple):
         """Which sets count for a feature, and how much."""
         counted = np.flatnonzero(self.shares[:, feature])
         return counted, np.asarray(self.shares[counted, feature])
-
-
-def _packed_grams(sums: UnitSums, fold: int) -> FloatArray:
-    """(n_columns (n_columns + 1) / 2, n_units) Gram matrices outside a fold, one triangle."""
-    K = len(sums.moments.columns)
-    packed = np.empty((K * (K + 1) // 2, sums.n_units))
-    for units, grams in sums.grams(fold):
-        packed[:, units] = grams
-    return packed
 
 
 def _gram_influence(
@@ -268,7 +227,7 @@ def score_influence(
         if tests is not None:
             weights = _rank_weights(tests.folds[fold], inside.gram, weights)
             scale = _spread(inside.gram, weights) / _spread(inside.gram, coef[:, fold])
-        own = [
+        gradients = [
             _ScoreGradient.from_gram(
                 inside.gram, inside.with_ranks[k], variance[k], weights[k], of_part
             )
@@ -276,23 +235,31 @@ def score_influence(
         ]
         tested = sums.products(fold, tested=True)
         squares = np.diagonal(sums.rank_products(fold), axis1=1, axis2=2)
-        for k, gradient in enumerate(own):
+        for k, gradient in enumerate(gradients):
             influence[:, k] += tested[:, :, k] @ gradient.products.T
             influence[:, k] += np.outer(squares[:, k], gradient.variance)
-        towards = None
         if strength is not None:
+            # Derivatives by what the weights are fitted to: the products of the columns with the
+            # scaled target outside the fold, less their Gram matrix times the weights.
             equations = normal_equations(moments, [(fold,)], target)
-            towards = _towards_weights(columns, equations, coef[:, fold], strength[:, fold], own)
+            towards = np.zeros((L, 1 + n_parts, len(columns)))
+            for k in np.flatnonzero(coef[:, fold].any(axis=1)).tolist():
+                towards[k] = gradients[k].weights @ _weight_sensitivity(
+                    columns,
+                    equations.gram[0],
+                    equations.moment[k, 0],
+                    coef[k, fold],
+                    strength[k, fold],
+                )
             towards *= scale[:, None, None]
             # A layer whose distances are all equal has weights of 0, whatever its scale.
             scaled = towards / target_scales(moments, (fold,), target)[:, None, None]
             trained = sums.products(fold, target)
             influence += np.einsum("kpc,uck->ukp", scaled, trained, optimize=True)
-        for units, grams in sums.grams(fold, tested=True):
-            influence[units] += _spread_influence(grams, weights, own, of_part)
-        if towards is not None:
             for units, grams in sums.grams(fold):
                 influence[units] -= _fit_influence(grams, coef[:, fold], towards)
+        for units, grams in sums.grams(fold, tested=True):
+            influence[units] += _spread_influence(grams, weights, gradients, of_part)
     return influence / n_folds
 
 
@@ -430,28 +397,6 @@ class _ScoreGradient(NamedTuple):
             by_variance[1 + part] += permuted / (2 * variance)
             all_weights[1 + part] -= others / permuted_scale - permuted / permuted_spread * apart
         return cls(products, by_variance, spreads, permuted_spreads, all_weights)
-
-
-def _towards_weights(
-    columns: PairColumns,
-    equations: NormalEquations,
-    coef: FloatArray,
-    strength: FloatArray,
-    gradients: Sequence[_ScoreGradient],
-) -> FloatArray:
-    """(n_layers, 1 + n_parts, n_columns) derivatives by what the weights of a fold are fitted to.
-
-    That is by the products of the columns with the scaled target outside the fold, less their Gram
-    matrix times the weights. `equations` are of this one training set.
-    """
-    towards = np.zeros((len(coef), *gradients[0].weights.shape))
-    for layer, weights in enumerate(coef):
-        if weights.any():
-            sensitivity = _weight_sensitivity(
-                columns, equations.gram[0], equations.moment[layer, 0], weights, strength[layer]
-            )
-            towards[layer] = gradients[layer].weights @ sensitivity
-    return towards
 
 
 def _weight_sensitivity(

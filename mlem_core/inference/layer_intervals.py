@@ -28,7 +28,6 @@ from mlem_core.inference.block_influence import (
     jackknife_fit_scores,
     jackknife_rsa,
     jackknife_similarity,
-    selected_pairs,
 )
 from mlem_core.inference.intervals import PERMUTATIONS, LayerIntervals, Left
 from mlem_core.inference.layer_pairs import LayerPairs
@@ -71,8 +70,13 @@ def compute_layer_intervals(context: SelectionContext) -> LayerIntervals:
     statistics = analysis.compute_pairs(selection)
     fits = FITS.get(context)
     target = fitted_target(selection.estimator)
-    progress = counting(report, "distances", "layers")
-    pairs = selected_pairs(analysis, context.required_store, selection, progress)
+    pairs = LayerPairs.from_analysis(
+        analysis,
+        selection,
+        context.required_store,
+        most_stimuli=PERMUTED,
+        progress=counting(report, "distances", "layers"),
+    )
     blocks = BlockSums.from_pairs(
         pairs,
         analysis.stimuli,
@@ -206,9 +210,7 @@ def permuted_terms(
             f"found {len(layers)} layers; chance is computed for at most {most} of {n:,} "
             "stimuli at once, so choose fewer layers."
         )
-    pairs = LayerPairs.from_analysis(
-        analysis, layers, store, selection.features, selection.interactions
-    )
+    pairs = LayerPairs.from_analysis(analysis, selection, store)
     return chance_at_level(pairs, stimuli, n_permutations, progress=progress)
 
 

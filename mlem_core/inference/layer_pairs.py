@@ -6,12 +6,12 @@ Where an analysis compares only some pairs of its stimuli, these are all pairs o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.analysis.analysis import Analysis, Selection, check_layers
+from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.layer_sources import get_representations
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores, map_in_order, map_on_all_cores
@@ -55,15 +55,13 @@ class LayerPairs:
     def from_analysis(
         cls,
         analysis: Analysis,
-        layers: Sequence[Layer],
+        selection: Selection,
         store: Store,
-        features: Sequence[str] | None = None,
-        interactions: bool | None = None,
         *,
         most_stimuli: int | None = None,
         progress: Counted | None = None,
     ) -> LayerPairs:
-        """Pairs in some layers of an analysis, from the representations in the store.
+        """Pairs of a selection of an analysis, from the representations in the store.
 
         Those of all stimuli where the analysis compares all pairs; else those of a sample of about
         `PERMUTED` of them, in whole sentences (or whatever stays together in a fold), in each fold
@@ -71,32 +69,29 @@ class LayerPairs:
 
         Parameters
         ----------
-        features, interactions : None is what the analysis has
         most_stimuli : of more stimuli a sample of about so many is taken, too
         progress : called with the number of layers done and their number
 
-        Raises InputError: a layer or feature that the analysis does not have; representations that
-        are no longer in the store; pairs that some layer has no distance for.
+        Raises InputError: representations that are no longer in the store; pairs that some layer
+        has no distance for.
         """
-        check_layers(layers, analysis.layers)
         if analysis.lacks_pairs:
             raise InputError(analysis.lacks_pairs)
-        selection = analysis.select(features, interactions=interactions)
-        columns = selected_columns(analysis, selection)
+        columns, layers = selected_columns(analysis, selection), selection.layers
         stimuli, statistics = analysis.stimuli, None
         is_small = most_stimuli is None or len(stimuli) <= most_stimuli
         if analysis.design.is_complete and is_small:
             rows, items = np.arange(len(stimuli)), analysis.design.items
-            statistics = analysis.compute_pairs(replace(selection, layers=tuple(layers)))
+            statistics = analysis.compute_pairs(selection)
         else:
             rows = sampled_rows(analysis, most_stimuli or PERMUTED)
             columns = columns.select_stimuli(rows)
             items = None if analysis.design.items is None else analysis.design.items[rows]
+        every = len(rows) == len(stimuli)
 
         def distances(layer: Layer) -> FloatArray:
             source = get_representations(analysis, layer[0], store)
-            whole = len(rows) == len(stimuli)
-            of_rows = source[layer[1]] if whole else source.rows(layer[1], rows)
+            of_rows = source[layer[1]] if every else source.rows(layer[1], rows)
             distance = analysis.spec.neural_distance(layer[0])
             return squared_distances(np.asarray(of_rows), distance, layer=layer_name(layer))
 
@@ -108,7 +103,7 @@ class LayerPairs:
             np.unique(stimuli.groups[rows], return_inverse=True)[1].astype(np.int64),
             None if stimuli.items is None else stimuli.items[rows],
             untested_items=items,
-            rows=None if len(rows) == len(stimuli) else rows,
+            rows=None if every else rows,
             statistics=statistics,
         )
 

@@ -144,11 +144,10 @@ def compute_pair_contributions(
 
     Raises as `LayerPairs.from_analysis`; InputError: an unknown term.
     """
-    selection = context.selection
-    pairs = LayerPairs.from_analysis(
-        context.analysis, selection.layers, context.required_store, selection.features
-    )
-    return contributing_pairs(pairs, term, KEPT, most)
+    analysis, selected = context.analysis, context.selection
+    selection = analysis.select(selected.features, selected.layers)
+    pairs = LayerPairs.from_analysis(analysis, selection, context.required_store)
+    return contributing_pairs(pairs, term, most=most)
 
 
 def _with_texts(

@@ -19,14 +19,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlem_core.base.numbers import student_quantile
 from mlem_core.base.parallel import cores, map_in_order
 from mlem_core.base.text import listed, many, percent
 from mlem_core.base.typing import Counted, FloatArray, IntArray
 from mlem_core.inference.intervals import PERMUTATIONS
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permuted_contributions import PermutedContributions
-from mlem_core.inference.resample import Estimate
 from mlem_core.measures.decomposition import IDENTITY, Decomposition
 from mlem_core.pairs.columns import FeatureColumn
 from mlem_core.stimuli.levels import (
@@ -321,31 +319,6 @@ class ContributionNull(NamedTuple):
         return two.subtract_from_all(
             Decomposition(self.features, value, rest[0], whole, error)
         ).pair(0, 0)
-
-    def bounded(self, terms: pd.DataFrame, bounds: Estimate) -> pd.DataFrame:
-        """Contributions beyond chance with their intervals, and identities, which have none.
-
-        Parameters
-        ----------
-        bounds : of the features and "unexplained", less chance, and of more
-        """
-        table = self.subtract_chance(terms)
-        value, n = table["value"].to_numpy(dtype=np.float64), len(self.features)
-        own = np.append(value[:n], value[-1])
-        # Chance is a mean over permutations, a sampled contribution one over orders: both errors
-        # stand beside that of the stimuli.
-        sampled = terms["error"].to_numpy()[:-1] if "error" in terms else 0.0
-        more = student_quantile(self.n_permutations - 1) * np.hypot(self.error, sampled)
-        none = np.full(len(self.identities), np.nan)
-        for sign, end in ((-1, "lower"), (1, "upper")):
-            far = np.hypot(getattr(bounds, end)[: n + 1] - own, np.append(more, 0.0))
-            table[end] = value + sign * np.concatenate((far[:n], none, far[n:]))
-        return table[["term", "value", "lower", "upper", "chance", "p", "unit"]]
-
-    def shift(self) -> FloatArray:
-        """(n_features + 1,) what is added to contributions, and to "unexplained", of two layers."""
-        moved = self.apart(np.zeros((len(self.features) + 1, *self.draws.shape[2:])))[:, 0, -1]
-        return np.append(moved[: len(self.features)], moved[-1])
 
 
 def chance_at_level(

@@ -13,7 +13,7 @@ from mlem_core.analysis.flags import pair_reasons, reasons
 from mlem_core.base.text import fraction
 from mlem_core.base.typing import parse_layer
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.inference.importance_null import SCORE_CHANCE, SCORE_PERMUTATIONS
+from mlem_core.inference.importance_null import SCORE_CHANCE
 from mlem_core.inference.intervals import (
     PERMUTATIONS,
     FamilyOfTests,
@@ -101,10 +101,10 @@ def score_chance(view: View) -> None:
     if found is None:
         st.markdown(
             f"{permuted[0].upper() + permuted[1:]} change their labels, and every model is fitted "
-            f"and scored again, {SCORE_PERMUTATIONS} times. p is the share of times that the "
+            f"and scored again, {PERMUTATIONS} times. p is the share of times that the "
             f"score is as high. {sample}"
         )
-        asked = view.selection.to_dict() | {"permutations": SCORE_PERMUTATIONS}
+        asked = view.selection.to_dict() | {"permutations": PERMUTATIONS}
         background.offer(
             view.work("chance", asked),
             "Test the scores",

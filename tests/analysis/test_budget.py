@@ -81,7 +81,7 @@ def test_numbers_are_near_those_of_all_pairs(some, every):
 
 def test_intervals_come_from_a_sample_around_what_the_compared_pairs_give(some, every):
     analysis, store = some.analysis, some.store
-    pairs = LayerPairs.from_analysis(analysis, [A, B], store)
+    pairs = LayerPairs.from_analysis(analysis, analysis.select(layers=[A, B]), store)
     assert 150 < pairs.statistics.moments.n_stimuli <= 210
     assert pairs.statistics.n_pairs == n_pairs(pairs.statistics.moments.n_stimuli)
     why = with_intervals(explain(analysis, A, B), analysis, store)
@@ -101,6 +101,6 @@ def test_labels_are_permuted_in_whole_sentences_of_every_fold(some):
     rows, groups = sampled_rows(analysis, 200), analysis.stimuli.groups
     assert 150 < len(rows) <= 210
     assert set(np.flatnonzero(np.isin(groups, groups[rows]))) == set(rows)
-    pairs = LayerPairs.from_analysis(analysis, [A, C], some.store)
+    pairs = LayerPairs.from_analysis(analysis, analysis.select(layers=[A, C]), some.store)
     table = score_above_chance(pairs, RidgeSolver(), n_permutations=99)
     assert table["p"][0] == 0.01 and table["p"][1] > 0.01

@@ -9,11 +9,8 @@ from scipy.stats import rankdata
 
 from mlem_core.base.numbers import nonnegative_quadratic
 from mlem_core.estimators.normal_equations import NOT_APART, normal_equations, penalty_matrices
-from mlem_core.inference.influence import (
-    jackknife_from_influence,
-    score_influence,
-    similarity_influence,
-)
+from mlem_core.inference.block_influence import BlockSums
+from mlem_core.inference.influence import score_influence, similarity_influence
 from mlem_core.inference.resample import squared_effect_bounds, standard_error
 from mlem_core.measures import contributions
 from mlem_core.measures.contributions import STABLE
@@ -89,13 +86,12 @@ def slopes(numbers, is_member, step=1e-5):
 @CODINGS
 def test_influence_is_the_derivative_of_each_number(more, with_items):
     made, same, is_member = made_with(more, with_items)
-    found = similarity_influence(made.unit_sums(is_member))
-    numbers = np.column_stack((found.terms[:, :-1, 0, 1], found.rsa[:, 0, 1]))
+    rsa, terms = similarity_influence(made.unit_sums(is_member))
+    numbers = np.column_stack((terms[:, :-1, 0, 1], rsa[:, 0, 1]))
     expected = slopes(lambda weights: weighted_numbers(made, weights, same), is_member)
     np.testing.assert_allclose(numbers, expected, atol=1e-6)
-    np.testing.assert_allclose(found.terms, found.terms.swapaxes(2, 3))
-    np.testing.assert_allclose(found.terms.sum(axis=1), found.rsa, atol=1e-12)
-    np.testing.assert_allclose(found.explained, found.terms[:, :-1].sum(axis=1), atol=1e-12)
+    np.testing.assert_allclose(terms, terms.swapaxes(2, 3))
+    np.testing.assert_allclose(terms.sum(axis=1), rsa, atol=1e-12)
 
 
 def test_sums_of_units_do_not_depend_on_how_many_stimuli_are_summed_at_once(monkeypatch):
@@ -112,14 +108,14 @@ def test_influences_along_sampled_orders_are_those_of_their_sets(monkeypatch):
     """Sampled often enough, orders give what every set gives; units in small parts too."""
     made, _, is_member = made_with({}, False)
     sums = made.unit_sums(is_member)
-    exact = similarity_influence(sums)
+    _, exact = similarity_influence(sums)
     monkeypatch.setattr(unit_sums, "MOST_NUMBERS", 1)
     for name, value in (("EXACT_FEATURES", 1), ("ORDERS", 40)):
         monkeypatch.setattr(contributions, name, value)
-    sampled = similarity_influence(sums)
-    spread = np.abs(exact.terms).max()
-    np.testing.assert_allclose(sampled.terms, exact.terms, atol=0.05 * spread)
-    np.testing.assert_allclose(sampled.explained, exact.explained, atol=1e-12)
+    _, sampled = similarity_influence(sums)
+    np.testing.assert_allclose(sampled, exact, atol=0.05 * np.abs(exact).max())
+    # What no feature explains is the same along any order.
+    np.testing.assert_allclose(sampled[:, -1], exact[:, -1], atol=1e-12)
 
 
 def weighted_scores(made, weights, strength, target, same_item=None, coef=None):
@@ -243,7 +239,8 @@ def test_the_standard_error_of_a_mean_is_that_of_its_clusters():
     groups = np.repeat(np.arange(40), 3)
     values = rng.standard_normal(120) + rng.standard_normal(40)[groups]
     influence = np.bincount(groups, (values - values.mean()) / 120)
-    error = standard_error(jackknife_from_influence(values.mean(), influence, [40]))
+    blocks = BlockSums(None, (40,), None, (1.0,))
+    error = standard_error(blocks.without(values.mean(), influence))
     assert error == pytest.approx(np.sqrt((influence**2).sum() * 40 / 39))
 
 

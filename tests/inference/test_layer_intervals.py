@@ -77,7 +77,11 @@ def test_values_are_those_of_the_analysis(planted, intervals):
 
 def test_errors_of_terms_are_those_of_two_layers_alone(planted, intervals):
     # The same blocks, and so the same interval for the same number.
-    blocks = BlockSums.from_pairs(LayerPairs.from_analysis(planted.analysis, (A, B), planted.store))
+    blocks = BlockSums.from_pairs(
+        LayerPairs.from_analysis(
+            planted.analysis, planted.analysis.select(layers=(A, B)), planted.store
+        )
+    )
     alone = jackknife_rsa(planted.analysis.pairs.select_layers([0, 1]), blocks)
     error = standard_error(alone.terms_without)[:, 0, 1]
     np.testing.assert_allclose(intervals.terms_error[:, 0, 1], error, rtol=1e-6)
@@ -95,7 +99,7 @@ def test_errors_of_terms_are_those_of_two_layers_alone(planted, intervals):
 
 
 def test_scores_are_those_of_the_inference(planted, intervals):
-    pairs = LayerPairs.from_analysis(planted.analysis, planted.analysis.layers, planted.store)
+    pairs = LayerPairs.from_analysis(planted.analysis, planted.analysis.select(), planted.store)
     without = jackknife_scores(pairs, "ridge", pairs.units.blocks())
     np.testing.assert_allclose(intervals.scores_without, without, atol=1e-6)
     reach = t.ppf(0.975, 119) * standard_error(without)
@@ -150,7 +154,7 @@ def test_weights_of_an_estimator_of_single_pairs_are_held(planted, tmp_path):
     selection = whole.select(estimator="spearman")
     found = LAYER_INTERVALS.get(SelectionContext(whole, selection, store))
     assert (standard_error(found.scores_without)[:2, 1] > 0).all()
-    pairs = LayerPairs.from_analysis(whole, whole.layers, store)
+    pairs = LayerPairs.from_analysis(whole, whole.select(), store)
     fits = FITS.get(SelectionContext(whole, selection, store))
     np.testing.assert_allclose(found.scores, fits.mean_scores, atol=1e-6)
     held = jackknife_fit_scores(BlockSums.from_pairs(pairs), fits, pairs.statistics.n_pairs, None)
@@ -159,7 +163,7 @@ def test_weights_of_an_estimator_of_single_pairs_are_held(planted, tmp_path):
 
 def test_of_many_stimuli_intervals_are_from_a_sample(planted, intervals, monkeypatch, tmp_path):
     """Half of the stimuli: errors are nearly those of all."""
-    monkeypatch.setattr("mlem_core.inference.block_influence.PERMUTED", 80)
+    monkeypatch.setattr("mlem_core.inference.layer_intervals.PERMUTED", 80)
     found = LAYER_INTERVALS.get(
         SelectionContext.from_analysis(planted.analysis, Store(tmp_path / "cache"))
     )

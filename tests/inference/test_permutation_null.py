@@ -248,7 +248,7 @@ def test_contributions_to_all_layers_are_beyond_chance(tmp_path):
     both = [("m", 1), ("m", 4)]
     kept = LAYER_CHANCE.find(SelectionContext(analysis, analysis.select(layers=both), store))
     alone = chance.chance_at_level(
-        LayerPairs.from_analysis(analysis, both, store), analysis.stimuli
+        LayerPairs.from_analysis(analysis, analysis.select(layers=both), store), analysis.stimuli
     )
     n_drawn = 1 + int(alone.n_drawn.min())
     np.testing.assert_allclose(kept.draws[:n_drawn], alone.draws[:n_drawn], atol=1e-6)
@@ -302,7 +302,7 @@ def test_importances_by_chance_are_those_of_models_fitted_anew(tmp_path):
     own = found.set_index(["layer", "feature"])["importance"]
     np.testing.assert_allclose(own.sort_index(), results.sort_index(), atol=1e-9)
     # The same permutations, a fit at a time, with the penalties of the true labels.
-    pairs = LayerPairs.from_analysis(analysis, [("m", 1)], store)
+    pairs = LayerPairs.from_analysis(analysis, analysis.select(layers=[("m", 1)]), store)
     model = estimator_named("ridge").model()
     held = model.solve(pairs.statistics, range(3))
     drawn, f = [], 1

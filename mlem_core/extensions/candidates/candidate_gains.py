@@ -18,17 +18,15 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import student_quantile
 from mlem_core.base.parallel import map_on_all_cores
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
-from mlem_core.inference.influence import jackknife_from_influence, similarity_influence
+from mlem_core.inference.block_influence import BlockSums, jackknife_rsa
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation_null import PermutationNull, permutation_null
 from mlem_core.inference.permuted_contributions import PermutedContributions
 from mlem_core.inference.resample import jackknife
-from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
 from mlem_core.pairs.moment_sums import layer_moments
 from mlem_core.pairs.moments import PairMoments, pair_moments
 from mlem_core.pairs.resampling_units import Blocks
-from mlem_core.pairs.unit_sums import unit_sums
 from mlem_core.stimuli.candidates import CANDIDATES, SURPRISAL, Candidate, added_column
 from mlem_core.stimuli.columns import guess_kind, texts, typed_column
 from mlem_core.stimuli.levels import exchanges, stimulus_exchange
@@ -118,7 +116,8 @@ def _layer_candidates(
     for layer in asked:
         if layer not in pairs.layers:
             try:
-                found.append(_distances(LayerPairs.from_analysis(analysis, [layer], store)))
+                selection = analysis.select(layers=[layer])
+                found.append(_distances(LayerPairs.from_analysis(analysis, selection, store)))
             except InputError as error:
                 left_out.append((layer_name(layer), str(error).rstrip(".")))
     return found
@@ -319,11 +318,10 @@ def _follows(moments: PairMoments) -> bool:
 def explained_with_jackknife(pairs: LayerPairs, blocks: Blocks) -> tuple[float, FloatArray]:
     """What all features explain of the RSA of the first and the last layer; without each block.
 
-    Returns a number and (n_blocks,), see `mlem_core.inference.influence`.
+    Returns a number and (n_blocks,), see `mlem_core.inference.block_influence`.
     """
-    moments = pairs.statistics.moments
+    statistics, moments = pairs.statistics, pairs.statistics.moments
     together = replace(moments, columns=moments.columns.as_one_feature())
-    explained = decompose(together).terms[0, 0, -1]
-    sums = unit_sums(together, blocks.weights == 0, pairs.ranks)
-    influence = similarity_influence(sums).explained[:, 0, -1]
-    return float(explained), jackknife_from_influence(explained, influence, blocks.sizes)
+    pairs = replace(pairs, statistics=replace(statistics, moments=together))
+    compared = jackknife_rsa(pairs.statistics, BlockSums.from_pairs(pairs, blocks=blocks))
+    return float(compared.terms[0, 0, -1]), compared.terms_without[:, 0, 0, -1]

@@ -299,7 +299,7 @@ def compute_candidates(
     selection = analysis.select(context.selection.features, context.selection.layers)
     if len(selection.layers) > 2:
         raise InputError(f"found {len(selection.layers)} layers; expected one or two.")
-    pairs = LayerPairs.from_analysis(analysis, selection.layers, store, selection.features)
+    pairs = LayerPairs.from_analysis(analysis, selection, store)
     stimuli = pairs.select_stimuli(analysis.stimuli).select(list(selection.features))
     from_models, left_out = model_candidates(analysis, stimuli, pairs, store)
     search = score_candidates(
