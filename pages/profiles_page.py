@@ -47,8 +47,7 @@ def _correlated(view: View) -> None:
         return
     pairs = view.analysis.compute_pairs(selection)
     weights = importance.fitted(pairs, selection.estimator)[0].weights
-    correlated = importance.correlated_features(pairs, weights)
-    warning = importance.warning(correlated, stored.names())
+    warning = importance.correlation_warning(pairs, weights, stored.names())
     st.caption(plain(warning or "What these features predict correlates by less than 0.3."))
     with st.spinner("Computing the importances …"):
         panel = Panel.from_view(view, "importance_left_out", "importance-left-out")

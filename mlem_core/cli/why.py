@@ -6,6 +6,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
+from mlem_core.analysis.context import SelectionContext
 from mlem_core.analysis.similarities import compared
 from mlem_core.base.parallel import Bars
 from mlem_core.cli.inputs import analysis_of_two, new_notices
@@ -48,8 +49,8 @@ def why(options: argparse.Namespace) -> None:
             count = bars.counter("intervals", "blocks")
             explanation = with_intervals(explanation, analysis, store, count)
         else:
-            count = bars.counter("chance", "features")
-            explanation = with_chance(explanation, analysis, store, count)
+            context = SelectionContext.from_analysis(analysis, store, bars.show)
+            explanation = with_chance(explanation, context)
     if options.out is not None:
         write_table(
             explanation.terms if explanation.similarity.divides else explanation.whole,

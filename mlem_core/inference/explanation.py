@@ -25,7 +25,7 @@ from mlem_core.inference.block_influence import (
 )
 from mlem_core.inference.explanation_text import Explanation, as_chosen
 from mlem_core.inference.intervals import LayerIntervals, term_estimate, terms_and_whole
-from mlem_core.inference.layer_intervals import permuted_terms
+from mlem_core.inference.layer_intervals import compute_layer_chance
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation_null import ContributionNull, chance_at_level, chance_note
 from mlem_core.inference.resample import (
@@ -261,29 +261,19 @@ def explained_selection(why: Explanation, analysis: Analysis) -> Selection:
     )
 
 
-def with_chance(
-    why: Explanation, analysis: Analysis, store: Store, progress: Counted | None = None
-) -> Explanation:
-    """An explanation whose contributions are beyond chance at the level of each feature.
+def with_chance(why: Explanation, context: SelectionContext) -> Explanation:
+    """An explanation, as `explain` gives it, whose contributions are beyond chance.
 
     Without contributions it stays as it is; where pairs have no distance, a note says so.
 
     Raises InputError: representations that are no longer in the store.
-
-    Parameters
-    ----------
-    why : as `explain` gives it
-    store : where the representations are
-    progress : called with the number of permutations done and their total
     """
     if not why.similarity.divides:
         return why
-    if analysis.lacks_pairs:
-        return replace(why, notes=(*why.notes, analysis.lacks_pairs))
-    chosen = explained_selection(why, analysis)
-    return _subtract_chance(
-        why, permuted_terms(analysis, store, chosen, progress, why.permutations)
-    )
+    if lacks_pairs := context.analysis.lacks_pairs:
+        return replace(why, notes=(*why.notes, lacks_pairs))
+    of_pair = replace(context, selection=explained_selection(why, context.analysis))
+    return _subtract_chance(why, compute_layer_chance(of_pair, why.permutations))
 
 
 def _subtract_chance(why: Explanation, chance: ContributionNull) -> Explanation:

@@ -134,32 +134,26 @@ class Explanation:
         Those whose p is below .05, whose interval, where there is one, is above 0, and that
         contribute more than random numbers of any unit do (`random_reach`).
         """
-        own = self.features
-        if "p" not in own:
+        terms = self.features
+        if "p" not in terms:
             return None
-        own = own[(own["p"] < SIGNIFICANT) & (own["value"] + own["chance"] > self.random_reach)]
-        if "lower" in own:
-            own = own[own["lower"] > 0]
-        return own.sort_values("value", ascending=False, kind="stable")
+        is_sure = terms["p"] < SIGNIFICANT
+        is_sure &= terms["value"] + terms["chance"] > self.random_reach
+        if "lower" in terms:
+            is_sure &= terms["lower"] > 0
+        return terms[is_sure].sort_values("value", ascending=False, kind="stable")
 
     @property
     def random_reach(self) -> float:
         """What a random number of each unit contributes, of any unit at most; 0 where unknown."""
-        numbers = self._random_numbers
-        return float(numbers.max()) if len(numbers) else 0.0
+        return float(self.controls["random_number"].max()) if self.most_random_unit else 0.0
 
     @property
     def most_random_unit(self) -> str:
         """The unit whose random numbers contribute most; "" where that is not known."""
-        numbers = self._random_numbers
-        return str(numbers.idxmax()) if len(numbers) else ""
-
-    @property
-    def _random_numbers(self) -> pd.Series[float]:
-        """What a random number of each unit contributes, by unit."""
-        if not len(self.controls):
-            return pd.Series(dtype=np.float64)
-        return self.controls.set_index("unit")["random_number"].dropna()
+        if not len(self.controls) or self.controls["random_number"].isna().all():
+            return ""
+        return str(self.controls.set_index("unit")["random_number"].idxmax())
 
     @cached_property
     def headline(self) -> str:
@@ -191,21 +185,38 @@ class Explanation:
     @cached_property
     def how_sure(self) -> str:
         """The confidence intervals in a sentence, and what the two were chosen from."""
-        sure, short = "lower" in self.whole, self.similarity.short
-        held = f"the lower bound of the {short} holds for all of these at once"
-        if not sure:
-            held = f"this inflates their {short}, and confidence intervals correct for it"
-        chosen = f"They were chosen as the most similar of {self.among}: {held}."
-        return f"{_how_sure(self) if sure else ''} {chosen if self.among else ''}".strip()
+        short, sentences = self.similarity.short, []
+        held = f"this inflates their {short}, and confidence intervals correct for it"
+        if "lower" in self.whole:
+            held = f"the lower bound of the {short} holds for all of these at once"
+            bounded = [(short, self.whole.iloc[0])]
+            if self.sure is not None and len(self.sure):
+                top = self.sure.iloc[0]
+                bounded.append((f"contribution of {self.names.feature(top['term'])}", top))
+            bounds = [
+                f"{name} {fraction(row['lower'])} to {fraction(row['upper'])}"
+                for name, row in bounded
+            ]
+            sentences.append(f"95 % CI (over {self.others}): {', '.join(bounds)}.")
+        if self.among:
+            sentences.append(f"They were chosen as the most similar of {self.among}: {held}.")
+        return " ".join(sentences)
 
     @property
     def text(self) -> str:
         """The terms as a table to read in a terminal, and the sentences."""
         if not self.similarity.divides:
             return repr(self)
-        controls = f" {_control_sentence(self)}" if len(self.controls) else ""
-        said = f"{self!r}{controls} Features are coded {self.coding}."
-        return "\n".join((*_terminal_text(self), "", said))
+        sentences = [repr(self), f"Features are coded {self.coding}."]
+        if len(self.controls):
+            reach, most = self.controls.set_index("unit")["together"].dropna(), []
+            if len(reach):
+                how = f"all features of the {reach.idxmax()} permuted together"
+                most.append(f"{fraction(reach.max(), 3)} ({how})")
+            if unit := self.most_random_unit:
+                most.append(f"{fraction(self.random_reach, 3)} (a random number for each {unit})")
+            sentences[1:1] = [f"Labels without meaning would contribute at most {listed(most)}."]
+        return "\n".join((*_terminal_text(self), "", " ".join(sentences)))
 
 
 def settled(why: Explanation) -> bool:
@@ -260,29 +271,6 @@ def _share_interval(row: pd.Series, most: float) -> str:
     if pd.isna(row.get("share_lower")):
         return ""
     return f" ({percent(row['share_lower'])} to {percent(min(row['share_upper'], most))})"
-
-
-def _how_sure(why: Explanation) -> str:
-    parts = [(why.similarity.short, why.whole.iloc[0])]
-    if why.sure is not None and len(why.sure):
-        top = why.sure.iloc[0]
-        parts.append((f"contribution of {why.names.feature(top['term'])}", top))
-    bounds = ", ".join(
-        f"{name} {fraction(row['lower'])} to {fraction(row['upper'])}" for name, row in parts
-    )
-    return f"95 % CI (over {why.others}): {bounds}."
-
-
-def _control_sentence(why: Explanation) -> str:
-    """What labels without meaning contribute, in a sentence."""
-    reach = why.controls.set_index("unit")["together"].dropna()
-    together = []
-    if len(reach):
-        how = f"all features of the {reach.idxmax()} permuted together"
-        together.append(f"{fraction(reach.max(), 3)} ({how})")
-    if unit := why.most_random_unit:
-        together.append(f"{fraction(why.random_reach, 3)} (a random number for each {unit})")
-    return f"Labels without meaning would contribute at most {listed(together)}."
 
 
 def _terminal_text(why: Explanation) -> list[str]:

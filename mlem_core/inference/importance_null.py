@@ -11,7 +11,6 @@ model have trained the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -28,7 +27,7 @@ from mlem_core.estimators.registry import FoldFits, Solution, Solver, estimator_
 from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.inference.intervals import PERMUTATIONS, SIGNIFICANT, check_permutations
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.permutation_null import PermutationNull, corrected_p, permutation_null
+from mlem_core.inference.permutation_null import corrected_p, permutation_null
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.designs import PairDesign, pair_places
 from mlem_core.pairs.moment_sums import Target
@@ -68,7 +67,42 @@ def compute_importance_chance(
             "importances by chance are of single features; found interactions, so choose an "
             "analysis without them."
         )
-    return pd.concat(_chunk_tables(context, permutations), ignore_index=True)
+    analysis, selection, tables = context.analysis, context.selection, []
+    size = max(1, CHUNK_NUMBERS // (2 * analysis.pairs.n_pairs))
+    starts, features = range(0, len(selection.layers), size), selection.features
+    progress = counting(context.report, "permuting labels", "permutations")
+    total, done = len(starts) * len(features) * permutations, count()
+    progress(0, total)
+    for start in starts:
+        some = replace(selection, layers=selection.layers[start : start + size])
+        pairs = LayerPairs.from_analysis(analysis, some, context.required_store)
+        stimuli = pairs.select_stimuli(analysis.stimuli)
+        model = estimator_named(selection.estimator).model()
+        importances, nulls = PermutedImportances.from_pairs(pairs, model), []
+        for feature, name in enumerate(features):
+            # The same permutations for all layers.
+            rng = np.random.default_rng([feature, permutations])
+            ways = exchanges(stimuli, pairs.folds, name)
+            pilot = partial(importances.feature_importances, feature)
+            drawn = partial(pilot, progress=lambda *_: progress(min(next(done), total), total))
+            values = stimuli.values(name)
+            nulls.append(permutation_null(ways, values, drawn, permutations, rng, pilot))
+        draws = np.stack([null.draws for null in nulls], axis=1)
+        known = np.array([not null.unknown for null in nulls])
+        importance = draws[0].T
+        chance = np.where(known[:, None], draws[1:].mean(axis=0), np.nan).T
+        units = pd.DataFrame({"feature": features})
+        units["unit"] = [null.unit for null in nulls]
+        units["moved"] = [null.moved for null in nulls]
+        of_layers = pd.DataFrame(some.layers, columns=["model", "layer"])
+        table = of_layers.merge(units, how="cross").assign(
+            importance=importance.ravel(),
+            chance=chance.ravel(),
+            excess=(importance - chance).ravel(),
+            p=corrected_p(draws, known).T.ravel(),
+        )
+        tables.append(table)
+    return pd.concat(tables, ignore_index=True)
 
 
 def exceeds_chance(table: pd.DataFrame | None, layer: Layer, feature: str) -> bool | None:
@@ -83,35 +117,6 @@ def exceeds_chance(table: pd.DataFrame | None, layer: Layer, feature: str) -> bo
     at = (table["model"] == layer[0]) & (table["layer"] == layer[1])
     p = table.loc[at & (table["feature"] == feature), "p"]
     return bool(p.iloc[0] < SIGNIFICANT) if len(p.dropna()) else None
-
-
-def _chunk_tables(context: SelectionContext, n_permutations: int) -> Iterator[pd.DataFrame]:
-    """The table of a few layers at a time."""
-    analysis, selection = context.analysis, context.selection
-    size = max(1, CHUNK_NUMBERS // (2 * analysis.pairs.n_pairs))
-    starts, n_features = range(0, len(selection.layers), size), len(selection.features)
-    progress = counting(context.report, "permuting labels", "permutations")
-    total, done = len(starts) * n_features * n_permutations, count()
-    progress(0, total)
-    for start in starts:
-        layers = selection.layers[start : start + size]
-        pairs = LayerPairs.from_analysis(
-            analysis, replace(selection, layers=layers), context.required_store
-        )
-        stimuli = pairs.select_stimuli(analysis.stimuli)
-        importances = PermutedImportances.from_pairs(
-            pairs, estimator_named(selection.estimator).model()
-        )
-        nulls = []
-        for feature, name in enumerate(pairs.statistics.features):
-            # The same permutations for all layers.
-            rng = np.random.default_rng([feature, n_permutations])
-            ways = exchanges(stimuli, pairs.folds, name)
-            pilot = partial(importances.feature_importances, feature)
-            drawn = partial(pilot, progress=lambda *_: progress(min(next(done), total), total))
-            values = stimuli.values(name)
-            nulls.append(permutation_null(ways, values, drawn, n_permutations, rng, pilot))
-        yield _table(layers, pairs.statistics.features, nulls)
 
 
 @dataclass(frozen=True)
@@ -168,7 +173,13 @@ class PermutedImportances:
         givers : (n_permutations, n_stimuli) the stimulus whose value each has
         progress : called with the number of permutations done and their total
         """
-        moments, drops, can_group = self.pairs.statistics.moments, [], self._can_group(feature)
+        moments, drops = self.pairs.statistics.moments, []
+        # For each fold, whether its test pairs can be grouped by the other features.
+        can_group, columns = [True] * len(self.tests.folds), self.tests.columns
+        others = [number for number in range(len(columns.features)) if number != feature]
+        if others:
+            rest = columns.select_features(others).columns
+            can_group = [pairs.select_columns(rest).is_grouped for pairs in self.tests.folds]
         targets: list[Target] = [*self.pairs.squared, *self.pairs.ranks]
         for start in range(0, len(givers), AT_ONCE):
             some = givers[start : start + AT_ONCE]
@@ -190,15 +201,6 @@ class PermutedImportances:
                 if progress is not None:
                     progress(len(drops), len(givers))
         return np.stack(drops)
-
-    def _can_group(self, feature: int) -> list[bool]:
-        """For each fold, whether its test pairs can be grouped by the other features."""
-        columns = self.tests.columns
-        rest = [number for number in range(len(columns.features)) if number != feature]
-        if not rest:
-            return [True] * len(self.tests.folds)
-        others = columns.select_features(rest).columns
-        return [pairs.select_columns(others).is_grouped for pairs in self.tests.folds]
 
 
 def _design(pairs: LayerPairs) -> PairDesign:
@@ -225,30 +227,6 @@ def training_pairs(pairs: LayerPairs, statistics: PairStatistics) -> TrainingPai
     squared = pairs.squared
     return TrainingPairs.from_columns(
         statistics.columns, pairs.folds, len(squared), lambda layer: squared[layer], _design(pairs)
-    )
-
-
-def _table(
-    layers: tuple[Layer, ...], features: tuple[str, ...], nulls: Sequence[PermutationNull]
-) -> pd.DataFrame:
-    """The rows of some layers."""
-    draws = np.stack([null.draws for null in nulls], axis=1)
-    known = np.array([not null.unknown for null in nulls])
-    importance = draws[0].T
-    chance = np.where(known[:, None], draws[1:].mean(axis=0), np.nan).T
-    of_layers = pd.DataFrame(layers, columns=["model", "layer"])
-    units = pd.DataFrame(
-        {
-            "feature": features,
-            "unit": [null.unit for null in nulls],
-            "moved": [null.moved for null in nulls],
-        }
-    )
-    return of_layers.merge(units, how="cross").assign(
-        importance=importance.ravel(),
-        chance=chance.ravel(),
-        excess=(importance - chance).ravel(),
-        p=corrected_p(draws, known).T.ravel(),
     )
 
 

@@ -81,7 +81,7 @@ def similarity_influence(
     Returns
     -------
     (n_units, n_layers, n_layers) on the RSA correlation of every two layers; and (n_units,
-    n_features + 1, n_layers, n_layers) on the contributions, the last of which is "unexplained"
+    n_features + 1, n_layers, n_layers) on the contributions, "unexplained" last
     """
     moments = sums.moments
     equations = fold_equations(moments)
@@ -91,10 +91,10 @@ def similarity_influence(
     terms = np.zeros((sums.n_units, n_features, L, L))
     squares, squares_influence = np.zeros(L), np.zeros((sums.n_units, L))
     n_steps = len(equations) * n_features * L
-    for fold, own in enumerate(equations):
-        subsets = _Subsets.from_equations(own, weighted_subsets(moments.columns, own))
+    for fold, of_fold in enumerate(equations):
+        subsets = _Subsets.from_equations(of_fold, weighted_subsets(moments.columns, of_fold))
         values += subsets.values
-        squares += np.diag(own.rank_covariances)
+        squares += np.diag(of_fold.rank_covariances)
         squares_influence += np.diagonal(sums.rank_products(fold), axis1=1, axis2=2)
         tested, trained = sums.products(fold, tested=True), sums.products(fold)
         for feature in range(n_features):

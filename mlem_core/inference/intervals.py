@@ -42,7 +42,6 @@ from mlem_core.storage.store import Packed
 Without = Annotated[FloatArray, Packed(np.float32)]
 SimilaritiesWithout = Annotated[FloatArray, Packed(np.float32, symmetric=True)]
 Similarities = Annotated[FloatArray, Packed(symmetric=True)]
-Terms = Annotated[FloatArray, Packed(symmetric=True)]
 
 
 class Left(NamedTuple):
@@ -111,9 +110,9 @@ class LayerIntervals:
     tau_upper: Similarities
     values: Similarities
     values_without: SimilaritiesWithout
-    terms: Terms
-    terms_variance: Terms
-    terms_covariance: Terms
+    terms: Similarities
+    terms_variance: Similarities
+    terms_covariance: Similarities
     units: Units
     sizes: tuple[int, ...]
     similarity: str = RSA

@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.context import FITS, SelectionContext, Stage, selection_key
 from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import CONFIDENCE, student_quantile
-from mlem_core.base.typing import Counted, FloatArray, Layer, Report, counting
+from mlem_core.base.typing import FloatArray, Layer, Report, counting
 from mlem_core.inference.block_influence import (
     BlockSums,
     ComparedLayers,
@@ -45,7 +44,6 @@ from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.pairs.statistics import PairStatistics
-from mlem_core.storage.store import Store
 
 # Profiles that are drawn for the intervals of τ.
 DRAWS = 200
@@ -123,7 +121,12 @@ def intervals_from_sums(
         fitted_target(estimator),
         counting(report, "confidence intervals of scores", "folds"),
     )
-    lower, upper = _score_bounds(scores, Left(without, blocks.sizes))
+    sizes = blocks.sizes
+    reach = standard_error(without, sizes) * student_quantile(max(1, min(sizes) - 1))
+    # Importances are squared effects, and ρ is none.
+    lower, upper = squared_effect_bounds(scores, reach)
+    of_rho = jackknife(scores[:, 0], without[..., 0], sizes, (-1.0, 1.0))
+    lower[:, 0], upper[:, 0] = of_rho.lower, of_rho.upper
     steps = counting(report, f"confidence intervals of {SIMILARITIES[RSA].short}", "steps")
     return LayerIntervals(
         layers=tuple(layers),
@@ -135,19 +138,10 @@ def intervals_from_sums(
         scores_upper=upper,
         scores_without=without,
         units=units,
-        sizes=blocks.sizes,
-        **_tau(scores[:, 1:], Left(without[..., 1:], blocks.sizes)),
+        sizes=sizes,
+        **_tau(scores[:, 1:], Left(without[..., 1:], sizes)),
         **_similarity_fields(jackknife_rsa(statistics, blocks, steps)),
     )
-
-
-def _score_bounds(scores: FloatArray, left: Left) -> tuple[FloatArray, FloatArray]:
-    """Bounds (n_layers, 1 + n_columns) of ρ and of importances, which are squared effects."""
-    reach = standard_error(*left) * student_quantile(max(1, min(left.sizes) - 1))
-    lower, upper = squared_effect_bounds(scores, reach)
-    of_rho = jackknife(scores[:, 0], left.without[..., 0], left.sizes, (-1.0, 1.0))
-    lower[:, 0], upper[:, 0] = of_rho.lower, of_rho.upper
-    return lower, upper
 
 
 def _tau(profiles: FloatArray, left: Left) -> dict[str, Any]:
@@ -177,41 +171,33 @@ def _similarity_fields(compared: SimilarityWithout) -> dict[str, Any]:
     }
 
 
-def compute_layer_chance(context: SelectionContext) -> ContributionNull:
+def compute_layer_chance(
+    context: SelectionContext, permutations: int = PERMUTATIONS
+) -> ContributionNull:
     """Contributions of each feature to every two layers under permuted labels.
 
-    The same permutations for all layers, `PERMUTATIONS` of them. Of the selection its features,
-    layers, interactions and similarity count.
+    The same permutations for all layers. Of the selection its features, layers, interactions and
+    similarity count.
 
     Raises InputError: representations that are no longer in the store; more layers than fit into
     memory; a similarity without terms.
     """
-    SIMILARITIES[context.selection.similarity].check_divides()
+    analysis, selection, store = context.analysis, context.selection, context.required_store
+    similarity, stimuli = SIMILARITIES[selection.similarity], analysis.stimuli
+    similarity.check_divides()
     progress = counting(context.report, "permuting labels", "permutations")
-    return permuted_terms(context.analysis, context.required_store, context.selection, progress)
-
-
-def permuted_terms(
-    analysis: Analysis,
-    store: Store,
-    selection: Selection,
-    progress: Counted | None = None,
-    n_permutations: int = PERMUTATIONS,
-) -> ContributionNull:
-    """Contributions as of `compute_layer_chance`, which raises the same, under permutations."""
-    layers, stimuli = selection.layers, analysis.stimuli
-    if not SIMILARITIES[selection.similarity].of_ranks:
+    if not similarity.of_ranks:
         compared = ComparedLayers.from_analysis(analysis, selection, store)
-        return compared.chance(stimuli, progress, n_permutations)
+        return compared.chance(stimuli, progress, permutations)
     n = len(stimuli) if analysis.design.is_complete else min(len(stimuli), PERMUTED)
     most = MOST_BYTES // (12 * n_pairs(n))
-    if len(layers) > most:
+    if len(selection.layers) > most:
         raise InputError(
-            f"found {len(layers)} layers; chance is computed for at most {most} of {n:,} "
+            f"found {len(selection.layers)} layers; chance is computed for at most {most} of {n:,} "
             "stimuli at once, so choose fewer layers."
         )
     pairs = LayerPairs.from_analysis(analysis, selection, store)
-    return chance_at_level(pairs, stimuli, n_permutations, progress=progress)
+    return chance_at_level(pairs, stimuli, permutations, progress=progress)
 
 
 def _chance_key(context: SelectionContext) -> dict[str, Any]:

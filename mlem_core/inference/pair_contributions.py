@@ -12,7 +12,7 @@ from scipy.linalg import solve
 
 from mlem_core.analysis.context import SelectionContext, Stage
 from mlem_core.base.errors import unknown
-from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.base.typing import FloatArray
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.measures.contributions import fold_equations, rank_scale, shapley_coefficients
 from mlem_core.measures.decomposition import UNEXPLAINED
@@ -51,10 +51,13 @@ def pair_terms(moments: PairMoments, ranks: Sequence[NDArray[np.uint32]], term: 
         raise unknown("term", term, (*columns.features, UNEXPLAINED))
     equations = fold_equations(moments)
     scale = rank_scale(equations)[0, 1]
-    all_pairs = PairDesign.complete(moments.n_stimuli)
-    explained = np.zeros(all_pairs.n_pairs)
+    all_pairs, n = PairDesign.complete(moments.n_stimuli), moments.n_stimuli
+    explained, untested = np.zeros(all_pairs.n_pairs), np.empty(0, dtype=np.int64)
+    if moments.untested is not None:
+        untested = pair_places(moments.untested.first, moments.untested.second, n)
     for fold, of_fold in enumerate(equations):
-        places = _test_places(moments, fold)
+        # In condensed order, the pairs that test the fold.
+        places = np.setdiff1d(pairs_among(np.flatnonzero(moments.folds == fold), n), untested)
         if not len(places):
             continue
         if term == UNEXPLAINED:
@@ -69,22 +72,8 @@ def pair_terms(moments: PairMoments, ranks: Sequence[NDArray[np.uint32]], term: 
             doubled = ranks[layer][places].astype(np.float64)
             doubled -= doubled.mean()
             explained[places] += scale / 4 * doubled * predictions[other]
-    return _rest(moments, ranks, explained) if term == UNEXPLAINED else explained
-
-
-def _test_places(moments: PairMoments, fold: int) -> IntArray:
-    """(n_tested,) places, in condensed order, of the pairs that test a fold."""
-    n = moments.n_stimuli
-    places = pairs_among(np.flatnonzero(moments.folds == fold), n)
-    if moments.untested is None:
-        return places
-    return np.setdiff1d(places, pair_places(moments.untested.first, moments.untested.second, n))
-
-
-def _rest(
-    moments: PairMoments, ranks: Sequence[NDArray[np.uint32]], explained: FloatArray
-) -> FloatArray:
-    """Products of the ranks of each pair in two layers, in units of ρ, less what is explained."""
+    if term != UNEXPLAINED:
+        return explained
     squares = np.diag(moments.rank_covariances(np.ones(moments.n_blocks, dtype=bool)))
     if not squares.all():
         return -explained
@@ -116,25 +105,24 @@ def contributing_pairs(
     first, second = PairDesign.complete(pairs.statistics.moments.n_stimuli).ends(top)
     if pairs.rows is not None:
         first, second = pairs.rows[first], pairs.rows[second]
-    used, rows = set[int](), list[tuple[Any, ...]]()
-    total = 2.0 * len(added)
-    for at, i, j in zip(top, first, second, strict=True):
-        if signed[at] <= 0 or len(rows) == n:
+    used, rows = set[int](), list[int]()
+    for row, ends in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
+        if signed[top[row]] <= 0 or len(rows) == n:
             break
-        if i not in used and j not in used:
-            used |= {int(i), int(j)}
-            nearer = ((float(ranks[at]) - 1.0) / total for ranks in pairs.ranks)
-            rows.append((added[at], i, j, *nearer))
-    return pd.DataFrame(rows, columns=list(_NUMBERS)).astype(_NUMBERS)
-
-
-_NUMBERS: dict[str, Any] = {
-    "contribution": np.float64,
-    "first": np.int64,
-    "second": np.int64,
-    "distance_a": np.float64,
-    "distance_b": np.float64,
-}
+        if used.isdisjoint(ends):
+            used.update(ends)
+            rows.append(row)
+    places = top[rows]
+    distance_a, distance_b = ((ranks[places] - 1.0) / (2.0 * len(added)) for ranks in pairs.ranks)
+    return pd.DataFrame(
+        {
+            "contribution": added[places],
+            "first": first[rows],
+            "second": second[rows],
+            "distance_a": distance_a,
+            "distance_b": distance_b,
+        }
+    )
 
 
 def compute_pair_contributions(

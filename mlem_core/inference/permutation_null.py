@@ -275,13 +275,12 @@ class ContributionNull(NamedTuple):
         terms : (..., n_features + 1, n_layers, n_layers) contributions, and "unexplained", to which
             chance of labels of single stimuli is added
         """
-        mean, names = self.mean, np.array([unit + IDENTITY for unit in self.units])
-        of_units = np.isin(names, self.identities)
-        of_identities = [mean[names == name].sum(axis=0) for name in self.identities]
-        middle = np.reshape(of_identities, (len(self.identities), *mean.shape[1:]))
-        middle = np.broadcast_to(middle, (*terms.shape[:-3], *middle.shape))
-        rest = terms[..., -1:, :, :] + mean[~of_units].sum(axis=0)
-        return np.concatenate((terms[..., :-1, :, :] - mean, middle, rest), axis=-3)
+        mean, units = self.mean, np.array(self.units)
+        of_units = [mean[units == unit].sum(axis=0) for unit in self.identity_units]
+        shape = *terms.shape[:-3], len(of_units), *mean.shape[1:]
+        identities = np.broadcast_to(np.reshape(of_units, shape[-3:]), shape)
+        rest = terms[..., -1:, :, :] + mean[units == STIMULUS].sum(axis=0)
+        return np.concatenate((terms[..., :-1, :, :] - mean, identities, rest), axis=-3)
 
     def subtract_from_all(self, split: Decomposition) -> Decomposition:
         """A similarity of layers as a sum of contributions beyond chance, and identities."""
@@ -375,7 +374,15 @@ def chance_at_level(
         np.zeros((0, n_layers, n_layers)),
         *_controls(permuted, some, rng),
     )
-    return chance._replace(together=_together(permuted, chance, nulls))
+    together = []
+    for unit in chance.identity_units:
+        of_unit = np.flatnonzero((np.array(chance.units) == unit) & chance.known).tolist()
+        if len(of_unit) > 1:
+            givers = nulls[of_unit[0]].givers[:PILOT]
+            together.append(permuted.feature_contributions(of_unit, givers).mean(axis=0))
+        else:
+            together.append(chance.mean[of_unit].sum(axis=0))
+    return chance._replace(together=np.reshape(together, (-1, n_layers, n_layers)))
 
 
 def _controls(
@@ -398,21 +405,6 @@ def _controls(
     n_layers = permuted.moments.n_layers
     stacked = np.reshape(list(contributions.values()), (-1, n_layers, n_layers))
     return tuple(contributions), stacked
-
-
-def _together(
-    permuted: PermutedContributions, chance: ContributionNull, nulls: Sequence[PermutationNull]
-) -> FloatArray:
-    """`together` of chance."""
-    together = []
-    for unit in chance.identity_units:
-        of_unit = np.flatnonzero((np.array(chance.units) == unit) & chance.known).tolist()
-        if len(of_unit) > 1:
-            givers = nulls[of_unit[0]].givers[:PILOT]
-            together.append(permuted.feature_contributions(of_unit, givers).mean(axis=0))
-        else:
-            together.append(chance.mean[of_unit].sum(axis=0))
-    return np.reshape(together, (-1, *chance.draws.shape[2:]))
 
 
 def chance_note(n_permutations: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -111,7 +110,7 @@ class PermutedContributions:
                 of_tested = of_columns[moments.n_folds + fold]
                 inside = _inside(moments, fold, of_tested, self.inside[fold].rank_means)
                 for subset in beside[fold]:
-                    added = _added(permuted, subset, outside, inside)
+                    added = _added(permuted, subset, *outside, inside)
                     terms[some] += added / len(beside[fold])
         return terms * rank_scale(self.equations)
 
@@ -125,21 +124,16 @@ class PermutedContributions:
         return [others] if self.beyond_all else [empty, others]
 
 
-class _FeatureEquations(NamedTuple):
-    """Equations of the columns of permuted features outside a fold, as those of `FoldEquations`.
+def _regular(moments: SetMoments, sums: ColumnSums) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Equations of the columns of permuted features, as those of `FoldEquations`.
 
-    gram : (n_permutations, n_columns, n_columns)
-    with_others : (n_permutations, n_columns, n_others)
-    with_ranks : (n_permutations, n_columns, n_layers)
+    From sums over the pairs outside a fold; `moments` are those of the true values.
+
+    Returns
+    -------
+    gram (n_permutations, n_columns, n_columns); products with the other columns (n_permutations,
+    n_columns, n_others), and with the ranks (n_permutations, n_columns, n_layers)
     """
-
-    gram: FloatArray
-    with_others: FloatArray
-    with_ranks: FloatArray
-
-
-def _regular(moments: SetMoments, sums: ColumnSums) -> _FeatureEquations:
-    """Equations from sums over the pairs outside a fold; `moments` are those of the true values."""
     columns, gram, with_others = sums.columns(), sums.gram(), sums.with_others()
     gram -= columns[:, :, None] / max(sums.n_pairs, 1.0) * columns[:, None]
     diagonal = np.einsum("poo->po", gram)
@@ -147,7 +141,7 @@ def _regular(moments: SetMoments, sums: ColumnSums) -> _FeatureEquations:
     diagonal += np.where(constant, 1.0, STABLE * diagonal)
     with_others -= columns[:, :, None] * moments.means[sums.permuted.others.numbers]
     centred = _centred(columns, sums.with_targets, moments.rank_means)
-    return _FeatureEquations(gram, with_others, np.where(constant[:, :, None], 0.0, centred))
+    return gram, with_others, np.where(constant[:, :, None], 0.0, centred)
 
 
 def _inside(
@@ -179,7 +173,9 @@ def _centred(columns: FloatArray, with_ranks: FloatArray, rank_means: FloatArray
 def _added(
     permuted: PermutedFeature,
     subset: FeatureSubset,
-    equations: _FeatureEquations,
+    gram: FloatArray,
+    with_others: FloatArray,
+    with_ranks: FloatArray,
     inside: FloatArray,
 ) -> FloatArray:
     """(n_permutations, n_layers, n_layers) what the features add to what others explain.
@@ -188,11 +184,8 @@ def _added(
     """
     columns = permuted.columns
     members = [*subset.members, *permuted.features]
-    first, second = (
-        columns.first_feature[permuted.numbers],
-        columns.second_feature[permuted.numbers],
-    )
-    gram, with_ranks, with_others = equations.gram, equations.with_ranks, equations.with_others
+    first = columns.first_feature[permuted.numbers]
+    second = columns.second_feature[permuted.numbers]
     new = np.flatnonzero(np.isin(first, members) & np.isin(second, members))
     if len(new) < len(first):
         gram, with_others = gram[:, new[:, None], new], with_others[:, new]

@@ -109,16 +109,13 @@ class FeatureSubset(NamedTuple):
     explained: FloatArray
 
 
-def subsets(columns: PairColumns, equations: FoldEquations) -> Iterator[FeatureSubset]:
-    """Every set of features in one fold, each made of one with a feature less."""
-
-    def visit(subset: FeatureSubset) -> Iterator[FeatureSubset]:
-        yield subset
-        last = subset.members[-1] if subset.members else -1
-        for feature in range(last + 1, len(columns.features)):
-            yield from visit(with_feature(columns, equations, subset, feature))
-
-    return visit(no_features(equations))
+def subsets(
+    columns: PairColumns, equations: FoldEquations, subset: FeatureSubset
+) -> Iterator[FeatureSubset]:
+    """A set of features in one fold, and every one that later features are added to it for."""
+    yield subset
+    for feature in range(max(subset.members, default=-1) + 1, len(columns.features)):
+        yield from subsets(columns, equations, with_feature(columns, equations, subset, feature))
 
 
 def no_features(equations: FoldEquations) -> FeatureSubset:
@@ -210,7 +207,7 @@ def weighted_subsets(
     """
     n_features = len(columns.features)
     if n_features <= EXACT_FEATURES:
-        for subset in subsets(columns, equations):
+        for subset in subsets(columns, equations, no_features(equations)):
             yield WeightedSubset(0, subset, shapley_shares(subset.members, n_features))
         return
     rng = np.random.default_rng(seed)

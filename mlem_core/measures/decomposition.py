@@ -10,7 +10,7 @@ to it unless they are columns. Everything is in units of ρ and adds up to RSA.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +26,7 @@ from mlem_core.measures.contributions import (
     rank_scale,
     weighted_subsets,
 )
-from mlem_core.measures.similarity import average_ranks, pairs_of_layers, tau_by_chance
+from mlem_core.measures.similarity import pairs_of_layers, tau_by_chance
 from mlem_core.pairs.moments import PairMoments
 
 UNEXPLAINED = "unexplained"
@@ -235,7 +235,9 @@ def discordant_pairs(
     if len(a) < FEWEST:
         return pd.DataFrame(columns=COLUMNS)
     of_rsa, of_tau = rsa[a, b], tau[a, b]
-    above_rsa, above_tau = ((average_ranks(of) - 0.5) / len(of) for of in (of_rsa, of_tau))
+    above_rsa, above_tau = (
+        (pd.Series(values).rank().to_numpy() - 0.5) / len(values) for values in (of_rsa, of_tau)
+    )
     share = np.divide(unexplained[a, b], of_rsa, out=np.zeros(len(a)), where=of_rsa > 0)
     named = np.array(
         [
@@ -253,20 +255,13 @@ def discordant_pairs(
     rows = []
     for kind, (those, size) in kinds.items():
         order = np.flatnonzero(those)[np.argsort(-size[those], kind="stable")]
-        for at in _each_layer_once(order.tolist(), a, b):
+        taken = set[int]()
+        for at in order.tolist():
+            ends = {int(a[at]), int(b[at])}
+            if taken & ends or len(taken) == 2 * MOST:
+                continue
+            taken |= ends
             names = layer_name(layers[a[at]]), layer_name(layers[b[at]])
             values = of_rsa[at], of_tau[at], above_rsa[at], above_tau[at], share[at]
             rows.append((kind, *names, *map(float, values)))
     return pd.DataFrame(rows, columns=COLUMNS)
-
-
-def _each_layer_once(order: Iterable[int], a: np.ndarray, b: np.ndarray) -> list[int]:
-    """The first of some pairs, without those that share a layer with one before."""
-    taken: set[int] = set()
-    rows: list[int] = []
-    for at in order:
-        two = {int(a[at]), int(b[at])}
-        if len(rows) < MOST and not two & taken:
-            rows.append(at)
-            taken |= two
-    return rows

@@ -315,29 +315,26 @@ def importances(
     )
 
 
-def correlated_features(pairs: PairStatistics, weights: FloatArray) -> list[tuple[str, str, float]]:
-    """Features whose parts of the prediction correlate: (one, other, Pearson r), strongest first.
+def correlation_warning(
+    pairs: PairStatistics, weights: FloatArray, names: Names | None = None
+) -> str:
+    """Caveat on features whose parts of the prediction correlate, in words; empty where none do.
 
-    `weights` are (n_layers, n_folds, n_columns), see `mlem_core.estimators.registry.FoldFits`.
+    Parameters
+    ----------
+    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.registry.FoldFits`
+    names : how the words call features
     """
-    r = correlations_of_predictions(pairs.moments, weights)
+    r, call = correlations_of_predictions(pairs.moments, weights), (names or Names()).feature
     correlated = [
-        (pairs.features[f], pairs.features[g], float(r[f, g]))
+        (float(r[f, g]), pairs.features[f], pairs.features[g])
         for f, g in itertools.combinations(range(len(pairs.features)), 2)
         if abs(r[f, g]) >= CORRELATED
     ]
-    return sorted(correlated, key=lambda pair: -abs(pair[2]))
-
-
-def warning(correlated: Sequence[tuple[str, str, float]], names: Names | None = None) -> str:
-    """Caveat on features that correlate, in words; empty where none do.
-
-    `names` are how the words call features.
-    """
     if not correlated:
         return ""
-    call = (names or Names()).feature
-    named = ", ".join(minus(f"{call(f)} and {call(g)} (r = {r:.2f})") for f, g, r in correlated)
+    correlated.sort(key=lambda pair: -abs(pair[0]))
+    named = ", ".join(minus(f"{call(f)} and {call(g)} (r = {r:.2f})") for r, f, g in correlated)
     return (
         f"What these features predict correlates over the pairs: {named}. Importance permutes one "
         "of them alone, which makes pairs that do not occur; read it beside the drop in ρ when the "

@@ -92,14 +92,7 @@ def agreement(first: FloatArray, second: FloatArray) -> float:
     a, b = first[upper], second[upper]
     if len(a) < 2 or not (np.ptp(a) > 0 and np.ptp(b) > 0):
         return float("nan")
-    return float(np.corrcoef(average_ranks(a), average_ranks(b))[0, 1])
-
-
-def average_ranks(values: FloatArray) -> FloatArray:
-    """Average ranks (n,) of numbers (n,), from 1."""
-    _, tie, times = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: FloatArray = (np.cumsum(times) - (times - 1) / 2)[tie]
-    return ranks
+    return float(np.corrcoef(pd.Series(a).rank(), pd.Series(b).rank())[0, 1])
 
 
 class Candidates(NamedTuple):
@@ -342,11 +335,8 @@ def correlations_of_predictions(moments: PairMoments, weights: FloatArray) -> Fl
     for metric in weights.reshape(-1, len(columns)):
         of_features = part * metric
         correlations.append(_correlations(of_features @ gram @ of_features.T))
-    stacked = np.stack(correlations)
-    known = ~np.isnan(stacked)
-    total = np.where(known, stacked, 0.0).sum(axis=0)
-    n_known = known.sum(axis=0)
-    return np.divide(total, n_known, out=np.full(total.shape, np.nan), where=n_known > 0)
+    mean: FloatArray = np.ma.masked_invalid(correlations).mean(axis=0).filled(np.nan)
+    return mean
 
 
 def _correlations(covariance: FloatArray) -> FloatArray:

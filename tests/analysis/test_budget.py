@@ -7,6 +7,7 @@ import pytest
 from helpers.inputs import finished, in_files, words
 
 from mlem_core import explain, run, with_intervals
+from mlem_core.analysis.context import SelectionContext
 from mlem_core.estimators.ridge_solver import RidgeSolver
 from mlem_core.inference import layer_pairs
 from mlem_core.inference.explanation import with_chance
@@ -85,7 +86,7 @@ def test_intervals_come_from_a_sample_around_what_the_compared_pairs_give(some, 
     assert 150 < pairs.statistics.moments.n_stimuli <= 210
     assert pairs.statistics.n_pairs == n_pairs(pairs.statistics.moments.n_stimuli)
     why = with_intervals(explain(analysis, A, B), analysis, store)
-    truth = with_chance(explain(every, A, B), every, store)
+    truth = with_chance(explain(every, A, B), SelectionContext.from_analysis(every, store))
     assert why.value == pytest.approx(analysis.pairs.moments.rsa[0, 1])
     # What any labels of a word contribute is of other stimuli there, with an error of its own.
     tables = [table[table["term"] != "word identity"] for table in (why.terms, truth.terms)]

@@ -76,7 +76,7 @@ def test_everything_is_that_of_the_pairs_with_a_distance(made, monkeypatch, tmp_
 def test_what_needs_all_pairs_says_so_and_the_rest_is_there(made):
     *_, analysis, store = made
     why = explain(analysis, ("m", 0), ("IT", 0))
-    bounded = with_chance(why, analysis, store)
+    bounded = with_chance(why, SelectionContext.from_analysis(analysis, store))
     assert bounded.notes == (*why.notes, analysis.lacks_pairs)
     assert bounded.terms.equals(why.terms)
     context = SelectionContext.from_analysis(analysis, store)

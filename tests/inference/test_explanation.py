@@ -86,7 +86,9 @@ def test_the_command_line_prints_and_writes_them(planted, name, tmp_path, capsys
     if name == "procrustes":
         assert explain(whole, A, B, compared=compared).headline in capsys.readouterr().out
         return
-    found = with_chance(explain(whole, A, B, compared=compared), whole, store)
+    found = with_chance(
+        explain(whole, A, B, compared=compared), SelectionContext.from_analysis(whole, store)
+    )
     assert repr(found) in capsys.readouterr().out
     np.testing.assert_allclose(pd.read_csv(out)["value"], found.terms["value"])
     assert main([*command, "--bootstrap", "30"]) == 0

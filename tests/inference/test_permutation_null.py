@@ -203,18 +203,11 @@ def test_the_true_labels_are_treated_as_the_permuted_ones_are():
         assert np.mean(p.min(axis=0) <= 0.05) == pytest.approx(0.05, abs=0.011)
 
 
-def test_progress_of_permutations_goes_up_to_all_of_them():
-    stimuli, _, pairs, _ = in_sentences(1, 40, 30)
-    told = []
-    chance.chance_at_level(pairs, stimuli, 10, progress=lambda *done: told.append(done))
-    n = len(pairs.statistics.features)
-    assert told == [(10 * done, 10 * n) for done in range(1, n + 1)]
-
-
 def test_contributions_beyond_chance_and_identities_add_up():
     stimuli, _, pairs, _ = in_sentences(1, 40, 30)
-    raw = terms_of(pairs)
-    found = chance.chance_at_level(pairs, stimuli, 20)
+    raw, told = terms_of(pairs), []
+    found = chance.chance_at_level(pairs, stimuli, 20, progress=lambda *done: told.append(done))
+    assert told == [(20 * done, 80) for done in range(1, 5)]
     assert "(labels permuted 20 times)" in chance_sentence(found)
     beyond = found.subtract_chance(raw)
     assert list(beyond["term"][-3:]) == ["word identity", "sentence identity", UNEXPLAINED]

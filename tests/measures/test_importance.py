@@ -8,13 +8,12 @@ from helpers.inputs import for_each, statistics_of
 
 from mlem_core.estimators.base import RidgeMLEM
 from mlem_core.measures.importance import (
-    correlated_features,
+    correlation_warning,
     fitted,
     importances,
     loco_importance,
     most_important,
     permutation_importance,
-    warning,
 )
 from mlem_core.measures.similarity import correlations_of_predictions
 
@@ -89,10 +88,9 @@ def test_what_the_others_determine_is_not_missed_when_it_is_left_out():
     assert by_name.loc[["kind", "copy"], "left_out"].abs().max() < 0.01
     assert by_name.loc["length", "left_out"] > 0.05
     assert by_name["model"].unique() == ["m"] and by_name["layer"].unique() == [4]
-    correlated = correlated_features(pairs, fits.weights)
-    assert correlated[0] == ("kind", "copy", pytest.approx(1.0))
-    said = warning(correlated)
-    assert "kind" in said and "copy" in said and "1.00" in said and warning([]) == ""
+    warning = correlation_warning(pairs, fits.weights)
+    assert "over the pairs: kind and copy (r = 1.00)" in warning
+    assert correlation_warning(pairs.select_features(["kind"]), fits.weights[..., :1]) == ""
 
 
 def test_with_interactions_a_feature_has_all_the_columns_that_it_is_in():

@@ -11,7 +11,7 @@ KERNEL = {
     "pairs": 5_400,
     "estimators": 1_200,
     "measures": 1_300,
-    "inference": 4_000,
+    "inference": 3_800,
     "analysis": 4_300,
     "__init__.py": 100,
     "comparing.py": 200,

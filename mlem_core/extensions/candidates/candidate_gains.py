@@ -170,19 +170,6 @@ def _column(name: str, stimuli: StimulusSet) -> Any:
     return stimuli.table[name]
 
 
-def as_feature(stimuli: StimulusSet, candidate: Candidate) -> StimulusSet:
-    """Stimuli with a candidate as their only feature.
-
-    Raises InputError: it cannot be computed.
-    """
-    cells = texts(pd.Series(candidate.values(stimuli)))
-    kind = candidate.kind or guess_kind(cells)
-    column = typed_column(candidate.name, cells, kind)
-    table = stimuli.table.assign(**{candidate.name: column.to_numpy()})
-    rdms = {} if candidate.rdm is None else {candidate.name: candidate.rdm}
-    return replace(stimuli, table=table, features=(Feature(candidate.name, kind),), rdms=rdms)
-
-
 # A candidate whose columns vary by less than this part beyond those of the features follows from
 # them.
 FOLLOWS = 1e-9
@@ -250,10 +237,15 @@ class AugmentedFit(NamedTuple):
     ) -> AugmentedFit:
         """Pairs with a candidate; a category is coded by value where it has few enough of them.
 
-        Raises InputError: it distinguishes no pairs, or nearly all of them; it follows from the
-        features; too many columns.
+        Raises InputError: it cannot be computed; it distinguishes no pairs, or nearly all of them;
+        it follows from the features; too many columns.
         """
-        with_candidate = as_feature(stimuli, candidate)
+        cells, name = texts(pd.Series(candidate.values(stimuli))), candidate.name
+        kind = candidate.kind or guess_kind(cells)
+        table = stimuli.table.assign(**{name: typed_column(name, cells, kind).to_numpy()})
+        rdms = {} if candidate.rdm is None else {name: candidate.rdm}
+        features = (Feature(name, kind),)
+        with_candidate = replace(stimuli, table=table, features=features, rdms=rdms)
         column = feature_columns(with_candidate)[0]
         if len(column.present) + (missing == "level" and pd.isna(column.values).any()) < 2:
             raise InputError("it has the same value for all stimuli")

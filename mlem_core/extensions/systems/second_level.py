@@ -40,7 +40,6 @@ from mlem_core.extensions.systems.properties import Properties
 from mlem_core.extensions.systems.property_tests import GROUP, permutation_tests
 from mlem_core.inference.intervals import SIGNIFICANT
 from mlem_core.inference.resample import standard_error
-from mlem_core.measures.similarity import average_ranks
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import pair_places
 from mlem_core.pairs.distances import PRECOMPUTED
@@ -385,6 +384,6 @@ def fold_orders(n: int, seed: int) -> IntArray:
 
 def _rho(values: FloatArray, truth: FloatArray) -> FloatArray:
     """Spearman ρ (n_sets, m) of numbers (n_sets, m, n) with others (n_sets, n); 0 where all tie."""
-    ranks = np.stack([average_ranks(np.round(distances, DIGITS)) for distances in truth])
+    ranks = np.stack([pd.Series(np.round(distances, DIGITS)).rank() for distances in truth])
     ranks -= (truth.shape[1] + 1) / 2
     return score_patterns(values, np.ones(truth.shape[1]), ranks, (ranks**2).sum(axis=1)).rho
