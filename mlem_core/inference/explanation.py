@@ -191,11 +191,11 @@ def with_intervals(
         compared = layers.without(second)
         if similarity.divides:
             chance = layers.chance(analysis.stimuli, third, why.permutations)
+    terms = why.terms.assign(**dict.fromkeys(("lower", "upper", "chance", "p"), np.nan))
     if chance is not None:
         error = compared.residual_error
         terms = subtract_chance_with_intervals(why.terms, chance, error, compared.sizes)
-        why = replace(why, terms=terms, controls=chance.control_table())
-        notes = (*notes, *chance.notes)
+        why, notes = replace(why, controls=chance.control_table()), (*notes, *chance.notes)
     by_t = jackknife(
         why.whole["value"].to_numpy(np.float64),
         compared.values_without[:, 0, -1:],
@@ -204,6 +204,7 @@ def with_intervals(
     )
     return replace(
         why,
+        terms=terms,
         whole=why.whole.assign(lower=by_t.lower, upper=by_t.upper),
         notes=tuple(filter(None, notes)),
         how=_how(why),
