@@ -27,7 +27,6 @@ SHELL = {
     "pages": 5_700,
 }
 EXTENSIONS = {
-    "audit": 1_000,
     "candidates": 1_000,
     "cluster": 500,
     "decoding": 300,
@@ -39,7 +38,7 @@ EXTENSIONS = {
     "web_page": 400,
 }
 EXTENSION = 1_000  # of one that is not in the table
-WHOLE = {"kernel": 26_900, "shell": 15_400, "program": 54_500, "tests": 25_200}
+WHOLE = {"kernel": 26_100, "shell": 15_000, "program": 53_200, "tests": 24_700}
 
 
 def lines(path):
