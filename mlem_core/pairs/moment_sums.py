@@ -50,15 +50,19 @@ class MatrixMoments(NamedTuple):
     high: FloatArray
 
     @classmethod
-    def together(cls, parts: Sequence[MatrixMoments]) -> MatrixMoments:
-        """Sums over several sets of pairs, which have none in common."""
-        products, sums, pairwise_products, low, high = map(np.stack, zip(*parts, strict=True))
-        return cls(
-            products.sum(axis=0),
-            sums.sum(axis=0),
-            pairwise_products.sum(axis=0),
-            low.min(axis=0),
-            high.max(axis=0),
+    def stack(cls, parts: Sequence[MatrixMoments]) -> MatrixMoments:
+        """Moments over several sets of pairs, which all arrays have as their first axis."""
+        return cls(*map(np.stack, zip(*parts, strict=True)))
+
+    def together(self, sets: Sequence[int]) -> MatrixMoments:
+        """Moments over all pairs of some of the sets that are stacked, by number."""
+        numbers = list(sets)
+        return MatrixMoments(
+            self.products[numbers].sum(axis=0),
+            self.sums[numbers].sum(axis=0),
+            self.pairwise_products[numbers].sum(axis=0),
+            self.low[numbers].min(axis=0),
+            self.high[numbers].max(axis=0),
         )
 
 
@@ -278,7 +282,7 @@ class ColumnMoments(NamedTuple):
             return parts[0]
         compared = zip(*(part.compared for part in parts if part.compared), strict=True)
         return cls(
-            MatrixMoments.together([part.pairwise for part in parts]),
+            MatrixMoments.stack([part.pairwise for part in parts]).together(range(len(parts))),
             DesignSums(*(np.sum(arrays, axis=0) for arrays in compared)),
         )
 

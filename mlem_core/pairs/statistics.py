@@ -120,14 +120,14 @@ class LayerStatistics(NamedTuple):
 
     Attributes
     ----------
-    moments : of its squared distances and ranks, of each design
+    moments : of its squared distances and ranks, all arrays with designs as their first axis
     rank_sums : (n_sums,) sums of the centred ranks of the test pairs, of one fold after the other,
         see `mlem_core.pairs.scored_pairs.FoldPairsIndex`
     rank_squares : (n_folds, n_designs) sums of their squares
     untested_ranks : (n_untested,) centred ranks, among all pairs, of those in `Untested`
     """
 
-    moments: tuple[MatrixMoments, ...]
+    moments: MatrixMoments
     rank_sums: FloatArray
     rank_squares: FloatArray
     untested_ranks: FloatArray
@@ -236,17 +236,18 @@ class ComparedPairs:
         squared : (n_pairs,) squared distances of the compared pairs, in the order of the design
         doubled : (n_pairs,) twice their average ranks, see `mlem_core.pairs.ranks.pair_ranks`
         """
-        moments = tuple(
+        moments = [
             layer_moments(
                 self.columns, self.folds, squared[part], doubled[part], design, len(doubled)
             )
             for design, part in self._designs
-        )
+        ]
         of_tests = [test.rank_sums(squared[test.places]) for test in self.tests]
         sums, squares = zip(*of_tests, strict=True)
         ranks = doubled[self.untested_places].astype(np.float64)
         untested = (ranks - (len(doubled) + 1)) / 2
-        return LayerStatistics(moments, np.concatenate(sums), np.stack(squares), untested)
+        stacked = MatrixMoments.stack(moments)
+        return LayerStatistics(stacked, np.concatenate(sums), np.stack(squares), untested)
 
     def leave_designs_out(
         self, layers: Sequence[LayerStatistics], rank_products: FloatArray
@@ -287,7 +288,7 @@ class ComparedPairs:
         moments = pair_moments(
             self.columns,
             self.folds,
-            [MatrixMoments.together([layer.moments[n] for n in numbers]) for layer in layers],
+            [layer.moments.together(numbers) for layer in layers],
             rank_products[numbers].sum(axis=0),
             untested,
             ColumnMoments.together([self._column_moments[number] for number in numbers]),
