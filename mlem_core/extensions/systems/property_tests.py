@@ -175,15 +175,13 @@ def _permutation_test(
     basis = left[:, sizes > _SAME * sizes[0]]
     residuals, free = y - basis @ (basis.T @ y), len(y) - basis.shape[1] - n_own
 
-    def unit_statistic(values: FloatArray) -> FloatArray:
+    def unit_matrices(values: FloatArray) -> FloatArray:
         matrix = np.zeros((len(values), len(strata), len(strata)))
         matrix[:, first, second] = matrix[:, second, first] = values
         return matrix
 
-    raw, rest = (
-        unit_statistic(predictors),
-        unit_statistic(predictors - (predictors @ basis) @ basis.T),
-    )
+    raw = unit_matrices(predictors)
+    rest = unit_matrices(predictors - (predictors @ basis) @ basis.T)
     orders = _orders(strata, n_permutations, seed)
     observed, as_large, different = 0.0, 0, set[bytes]()
     size = max(1, _AT_ONCE // (n_own * len(y)))
