@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from mlem_core.analysis.spec import AnalysisSpec, names_in_section
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import parsed, write_json
 from mlem_core.base.parameters import option_text
-from mlem_core.base.text import many
+from mlem_core.base.text import listed, many
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples
 from mlem_core.tasks.access import check_changes_allowed
@@ -34,15 +34,14 @@ VERSION = 1
 LONGEST_NAME = 120  # characters
 LONGEST_NOTE = 5000
 _ID = re.compile(r"[0-9a-zA-Z_-]{1,64}")
-# As many models are named; of more it is said how many there are.
-MOST_NAMED = 2
-# Choices that a name has in words of their own, or not at all: how files were read, and groups.
-_NOT_NAMED = (
+MOST_NAMED = 3  # choices, or values of one
+# Choices that a description has in words of their own, or not at all: how files were read, groups.
+_NOT_DESCRIBED = (
     *("stimuli", "models", "representations", "layers", "features", "device"),
     *(*READING, "ordered", "nominal"),
     *(*names_in_section("files"), *names_in_section("groups of models")),
 )
-_SAID: Mapping[str, str] = {
+_CALLED: Mapping[str, str] = {
     "estimator": "",
     "distance": "distance",
     "values": "coded by value:",
@@ -144,38 +143,53 @@ def notes_path(job_id: str, store: Store) -> Path:
 def job_names(jobs: Sequence[Job], store: Store) -> dict[str, str]:
     """The name of each of some analyses, by its id; no two are called the same.
 
-    Where the names of two would be the same, the time at which each was started is added, then its
-    id.
+    Where the names of two would be the same, the choices that not all of them have are added, then
+    the time at which each was started, then its id.
     """
     called = {job.id: read_notes(job.id, store).name or derived(job) for job in jobs}
     more: tuple[Callable[[Job], str], ...] = (
-        lambda job: f"{called[job.id]} · {job.start_time:%d %b, %H:%M}" if job.start_time else "",
-        lambda job: f"{called[job.id]} · {job.id[:6]}",
+        lambda job: f"{job.start_time:%d %b, %H:%M}" if job.start_time else "",
+        lambda job: job.id[:6],
     )
+    same = _same_names(jobs, called)
+    parts = {job.id: [*_model_names(job.spec), *described_choices(job.spec)] for job in same}
+    of_name = defaultdict[str, list[set[str]]](list)
+    for job_id, choices in parts.items():
+        of_name[called[job_id]].append({*choices})
+    for job_id, choices in parts.items():
+        shared = set.intersection(*of_name[called[job_id]])
+        own = [choice for choice in choices if choice not in shared]
+        called[job_id] += " · " * bool(own) + listed(own, most=MOST_NAMED)
     for longer in more:
-        taken = Counter(called.values())
-        again = [job for job in jobs if taken[called[job.id]] > 1]
-        called |= {job.id: longer(job) or called[job.id] for job in again}
+        again = {job.id: longer(job) for job in _same_names(jobs, called)}
+        called |= {job: f"{called[job]} · {text}" for job, text in again.items() if text}
     return called
 
 
+def _same_names(jobs: Sequence[Job], called: Mapping[str, str]) -> list[Job]:
+    taken = Counter(called.values())
+    return [job for job in jobs if taken[called[job.id]] > 1]
+
+
 def derived(job: Job) -> str:
-    """A name made of the stimuli, the models, and what was chosen other than at first."""
-    spec = job.spec
-    if job.id == examples.ID:
-        return f"Example: {spec.stimuli}, {many(len(spec.models), 'model')}"
-    models = [Path(name).name for name in named_models(spec)]
-    named = ", ".join(models) if len(models) <= MOST_NAMED else many(len(models), "model")
-    parts = [Path(spec.stimuli).stem, named]
+    """A name made of the stimuli and the models: "ewt400, 5 models"."""
+    models = _model_names(job.spec)
+    number = models[0] if len(models) == 1 else many(len(models), "model")
+    return f"{'Example: ' * (job.id == examples.ID)}{Path(job.spec.stimuli).stem}, {number}"
+
+
+def described_choices(spec: AnalysisSpec) -> list[str]:
+    """What an analysis has of other choices than the defaults, each in a few words."""
+    parts = []
     if spec.layers is not None:
         parts.append("layers " + ", ".join(str(layer) for layer in spec.layers))
     if spec.features is not None:
         parts.append(many(len(spec.features), "feature"))
     for choice in fields(spec):
         value = getattr(spec, choice.name)
-        if choice.name not in _NOT_NAMED and value != choice.default:
+        if choice.name not in _NOT_DESCRIBED and value != choice.default:
             parts.append(_describe_value(choice.name, value))
-    return " · ".join(parts)
+    return parts
 
 
 def named_models(spec: AnalysisSpec) -> list[str]:
@@ -183,14 +197,18 @@ def named_models(spec: AnalysisSpec) -> list[str]:
     return [*spec.models, *(name for name, _ in spec.representations)]
 
 
+def _model_names(spec: AnalysisSpec) -> list[str]:
+    return [Path(name).name for name in named_models(spec)]
+
+
 def _describe_value(name: str, value: Any) -> str:
     """A value of a field of a spec, in a few words."""
-    said = _SAID.get(name, name.replace("_", " "))
+    called = _CALLED.get(name, name.replace("_", " "))
     if value is True:
-        return f"with {said}"
+        return f"with {called}"
     if name == "values" and not value:
         return "coded as same or different"
     if isinstance(value, tuple):
-        each = list(map(option_text, value))
-        value = ", ".join(each) if len(each) <= MOST_NAMED + 1 else f"of {len(each)} features"
-    return f"{said} {value}".strip()
+        texts = [option_text(each).replace("_", " ") for each in value]
+        value = ", ".join(texts) if len(texts) <= MOST_NAMED else f"of {len(texts)} features"
+    return f"{called} {value}".strip()

@@ -15,7 +15,7 @@ from helpers.inputs import for_each, in_files, noise, refused, words
 from helpers.repository import ROOT
 from helpers.waiting import wait
 
-from mlem_core import Store, explain, run, stimulus_map
+from mlem_core import AnalysisSpec, Store, explain, run, stimulus_map
 from mlem_core.analysis.context import SelectionContext
 from mlem_core.analysis.planning import CHOSEN, Choice, fold_choices
 from mlem_core.base.text import fraction
@@ -304,3 +304,17 @@ def test_the_readme_has_the_numbers_of_the_example(example, tmp_path):
     percents = re.compile(r"\d+(?= to \d+ %| %(?! CI))")
     assert percents.findall(text) == percents.findall(why.answer)
     assert ("by value" in text) == ("by value" in why.coding)
+
+
+def test_an_analysis_is_called_by_its_file_and_number_of_models_and_what_sets_it_apart(store):
+    spec = AnalysisSpec("probing", models=("mini-bert", "minilm"))
+    more = [replace(spec, folds=4), replace(spec, models=("mini-bert", "smollm2"), folds=4)]
+    one = AnalysisSpec("/uploads/ewt400.csv", models=("org/gpt2",), values=("a_b",))
+    jobs = [analyses.Job(str(n), store.root, each) for n, each in enumerate((spec, *more, one))]
+    assert list(notes.job_names(jobs, store).values()) == [
+        "probing, 2 models · minilm",
+        "probing, 2 models · minilm and folds 4",
+        "probing, 2 models · smollm2 and folds 4",
+        "ewt400, gpt2",
+    ]
+    assert notes.described_choices(one) == ["coded by value: a b"]
