@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mlem_core.base.text import listed
+from mlem_core.base.text import listed, span
 from mlem_core.base.typing import Layer, layer_name, parse_layer
 
 if TYPE_CHECKING:
@@ -18,6 +18,9 @@ SEPARATOR = " × "  # between the features of an interaction
 # Letters of Hebrew, Arabic and their kin, with the spaces and signs between them.
 _OWN = "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]"
 _FROM_RIGHT = re.compile(rf"{_OWN}(?:[\W_]*{_OWN})*")
+# What a model is of its family: another run, a state in training, or without training.
+_VARIANT = re.compile(r"(?P<family>.+)@(?P<kind>seed|step|random)(?P<number>\d*)")
+_KINDS = {"seed": "seed", "step": "step", "random": "random weights"}
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,8 @@ class Names:
     """Display names of features, models and layers; elsewhere identifiers stay.
 
     A feature that is not listed is called by its identifier with spaces for underscores, an
-    interaction by its parts, a model that is not listed by its identifier, a layer by its number.
+    interaction by its parts, a model that is not listed by its identifier ("mini-gpt2, seed 1" of
+    "mini-gpt2@seed1"), a layer by its number.
 
     Attributes
     ----------
@@ -55,8 +59,49 @@ class Names:
         return self.features.get(feature, feature.replace("_", " ")) + colon + values
 
     def model(self, name: str) -> str:
-        """Display name of a model."""
-        return self.models.get(name, name)
+        """Display name of a model: "mini-gpt2", "mini-gpt2, seed 1", "mini-gpt2, step 512"."""
+        family, variant = self.family_and_variant(name)
+        return f"{family}, {variant}" if variant else family
+
+    def family_and_variant(self, name: str) -> tuple[str, str]:
+        """Display name of the family of a model, and what the model is of it: "seed 1", "step 512",
+        "random weights"; empty for the model that has the family's name."""
+        variant = None if name in self.models else _VARIANT.fullmatch(name)
+        if variant is None:
+            return self.models.get(name, name), ""
+        family, own = self.family_and_variant(variant["family"])
+        text = f"{_KINDS[variant['kind']]} {variant['number']}".rstrip()
+        return family, f"{own}, {text}" if own else text
+
+    def families(self, models: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Models by the display names of their families, with what each is of its family.
+
+        The model that has the family's name is "seed 0" beside other seeds, else "trained" beside
+        others.
+        """
+        families: dict[str, dict[str, str]] = {}
+        for model in models:
+            family, variant = self.family_and_variant(model)
+            families.setdefault(family, {})[model] = variant
+        for variants in families.values():
+            seeds = any(variant.startswith("seed") for variant in variants.values())
+            for model, variant in variants.items() if len(variants) > 1 else ():
+                variants[model] = variant or ("seed 0" if seeds else "trained")
+        return families
+
+    def models_title(self, models: Sequence[str]) -> str:
+        """Display names of models in a sentence: "mini-gpt2 (seeds 0 to 2) and smollm2"."""
+        titles = []
+        for family, variants in self.families(models).items():
+            texts = list(variants.values())
+            numbers = [text.removeprefix("seed ") for text in texts]
+            if len(texts) == 1:
+                titles.append(self.model(next(iter(variants))))
+            elif all(number.isdigit() for number in numbers):
+                titles.append(f"{family} (seeds {span([int(number) for number in numbers])})")
+            else:
+                titles.append(f"{family} ({listed(texts)})")
+        return listed(titles)
 
     def own(self, layer: Layer) -> str:
         """The name that a layer has of its own; empty for one that has only its number."""
@@ -71,13 +116,12 @@ class Names:
         return self.own(layer) or f"{self.axis(layer[0]).partition(' (')[0]} {layer[1]}"
 
     def layer(self, name: str) -> str:
-        """Display name of a layer "model:layer" in a table: "GPT-2:11", "brain:V1"."""
-        model, number = parse_layer(name)
-        return f"{self.model(model)}:{self.own((model, number)) or number}"
+        """Display name of a layer that is called "model:layer", as of `layer_title`."""
+        return self.layer_title(parse_layer(name))
 
     def layer_title(self, layer: Layer) -> str:
-        """Display name of a layer in a sentence: "GPT-2 layer 11", "brain V1"."""
-        return f"{self.model(layer[0])} {self.layer_label(layer)}"
+        """Display name of a layer: "GPT-2 layer 11", "mini-gpt2, seed 1, layer 6", "brain V1"."""
+        return with_layer(self.model(layer[0]), self.layer_label(layer))
 
     def layers_title(self, layers: Sequence[Layer]) -> str:
         """Display names of layers in a sentence, by model: "GPT-2 layers 3 and 11; brain V1"."""
@@ -85,7 +129,7 @@ class Names:
         titles = []
         for model, of_model in by_model.items():
             numbers = listed([self.own(layer) or str(layer[1]) for layer in of_model])
-            several = f"{self.model(model)} layers {numbers}"
+            several = with_layer(self.model(model), f"layers {numbers}")
             titles.append(several if len(of_model) > 1 else self.layer_title(of_model[0]))
         return "; ".join(titles)
 
@@ -123,6 +167,11 @@ _CALLED = {
     **dict.fromkeys(("layer", "rsa_with"), Names.layer),
 }
 NAMES = Names()
+
+
+def with_layer(model: str, layer: str) -> str:
+    """Display name of a model with that of a layer behind it; a comma follows upon a comma."""
+    return f"{model}, {layer}" if ", " in model else f"{model} {layer}"
 
 
 def distinct(identifiers: Sequence[str], called: Sequence[str]) -> list[str]:

@@ -20,7 +20,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
-from mlem_core.base.labels import Names, distinct
+from mlem_core.base.labels import Names, distinct, with_layer
 from mlem_core.base.typing import Layer
 from mlem_core.figures.style import MODEL_COLORS, escape_text, shade, short_names
 
@@ -80,7 +80,7 @@ def layer_titles(layers: Sequence[Layer], longest: int) -> list[str]:
     models = model_labels([model for model, _ in layers], longest)
     labels = layer_labels(layers, longest)
     return [
-        f"{model} {label if label != str(layer[1]) else f'layer {label}'}"
+        with_layer(model, label if label != str(layer[1]) else f"layer {label}")
         for model, layer, label in zip(models, layers, labels, strict=True)
     ]
 
@@ -125,7 +125,8 @@ def model_labels(names: Sequence[str], longest: int) -> list[str]:
 
 def model_colors(models: Sequence[str]) -> list[str]:
     """The colour of each model, no two the same: those of one group are shades of one hue."""
-    groups = [_NAMES.get().groups.get(model, model.partition("@")[0]) for model in models]
+    names = _NAMES.get()
+    groups = [names.groups.get(model, names.family_and_variant(model)[0]) for model in models]
     hues = list(dict.fromkeys(groups))
     if len(hues) == 1:
         groups = hues = list(models)

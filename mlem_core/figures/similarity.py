@@ -11,6 +11,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.analysis.results import Results
+from mlem_core.base.labels import with_layer
 from mlem_core.base.text import fraction
 from mlem_core.base.typing import FloatArray, Layer, layer_name, parse_layer
 from mlem_core.figures.captions import FLAGGED, joined, tau_by_chance
@@ -286,7 +287,8 @@ def _points(of: Grid, matrix: Matrix, flagged: Mapping[tuple[int, int], str]) ->
     """
     labels, unit = layer_labels(of.layers, _IN_FULL), matrix.measure.unit
     names = [
-        f"{model_name(layer[0])} {label}" for layer, label in zip(of.layers, labels, strict=True)
+        with_layer(model_name(layer[0]), label)
+        for layer, label in zip(of.layers, labels, strict=True)
     ]
     most = MOST_POINTS if len(names) <= MOST_POINTS else MOST_RUNS
     parts, values = runs(of, most), of.ordered(matrix.values)

@@ -23,6 +23,7 @@ from mlem_core.analysis.source import READING
 from mlem_core.analysis.spec import AnalysisSpec, names_in_section
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import parsed, write_json
+from mlem_core.base.labels import NAMES
 from mlem_core.base.parameters import option_text
 from mlem_core.base.text import listed, many
 from mlem_core.storage.store import Store
@@ -198,7 +199,7 @@ def named_models(spec: AnalysisSpec) -> list[str]:
 
 
 def _model_names(spec: AnalysisSpec) -> list[str]:
-    return [Path(name).name for name in named_models(spec)]
+    return [NAMES.model(Path(name).name) for name in named_models(spec)]
 
 
 def _describe_value(name: str, value: Any) -> str:

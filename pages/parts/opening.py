@@ -15,7 +15,7 @@ from mlem_core import extending
 from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.files import python_lines, shell_line
 from mlem_core.base.errors import InputError
-from mlem_core.base.text import listed, many
+from mlem_core.base.text import many
 from mlem_core.base.typing import Layer
 from mlem_core.tasks import analyses, followups, notes
 from mlem_core.tasks.access import view_only
@@ -190,7 +190,7 @@ def _say_what(analysis: Analysis) -> None:
         help="Opens the stimuli.",
         width="content",
     )
-    called = listed(list(map(names.model, models)))
+    called = names.models_title(models)
     parts = [many(len(stimuli.features), "feature"), called]
     if len(models) > MOST_NAMED:
         parts[1] = many(len(models), "model")

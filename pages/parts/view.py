@@ -133,7 +133,7 @@ def lacks(job_id: str, analysis: Analysis, models: Sequence[str], what_for: str)
     """
     lacking = missing_representations(analysis, models, stored.store())
     if lacking:
-        named = plain(" and ".join(map(stored.names().model, lacking)))
+        named = plain(stored.names().models_title(lacking))
         st.caption(f"{what_for}{named}, which are not on this machine yet.")
         background.offer(
             get_followup("representations", job_id, {"models": lacking}, stored.store()),

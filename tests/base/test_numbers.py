@@ -132,9 +132,27 @@ def test_features_and_layers_are_called_as_a_user_says():
     table = table.assign(layer_a=["fmri:0", "fmri:1", "minilm:0"], pos=["fmri", "pos", "x"])
     named = names.table(table.assign(term=["pos", "not explained", None]))
     assert named["layer"].tolist() == ["IT", 1, 2]
-    assert named["layer_a"].tolist() == ["brain:V1", "brain:1", "minilm:0"]
+    assert named["layer_a"].tolist() == ["brain V1", "brain layer 1", "minilm layer 0"]
     assert named["term"].tolist()[:2] == ["part of speech", "not explained"]
     assert named["pos"].tolist() == ["fmri", "pos", "x"]
+
+
+def test_runs_of_a_model_are_called_by_their_family_and_seed():
+    names = Names(models={"mini-mamba": "Mamba"})
+    models = ["mini-gpt2", "mini-gpt2@seed1", "mini-mamba@seed1", "mini-mamba@step64", "a@main"]
+    called = ["mini-gpt2", "mini-gpt2, seed 1", "Mamba, seed 1", "Mamba, step 64", "a@main"]
+    assert list(map(names.model, models)) == called
+    assert names.model("org/a@step5@random2") == "org/a, step 5, random weights 2"
+    assert names.layer_title(("mini-gpt2@seed1", 6)) == "mini-gpt2, seed 1, layer 6"
+    layers = [("mini-gpt2@seed1", 3), ("mini-gpt2@seed1", 6), ("mini-gpt2", 1)]
+    assert names.layers_title(layers) == "mini-gpt2, seed 1, layers 3 and 6; mini-gpt2 layer 1"
+    assert names.families(models[:3]) == {
+        "mini-gpt2": {"mini-gpt2": "seed 0", "mini-gpt2@seed1": "seed 1"},
+        "Mamba": {"mini-mamba@seed1": "seed 1"},
+    }
+    seeds = ["b", "b@seed1", "b@seed2", "c", "d@step8", "d", "e@seed2"]
+    title = "b (seeds 0 to 2), c, d (step 8 and trained) and e, seed 2"
+    assert names.models_title(seeds) == title
 
 
 @for_each(

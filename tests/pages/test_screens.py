@@ -121,7 +121,7 @@ def test_a_first_visit_finds_the_finding_of_the_example(store, example):
     screen = Screen()
     shown, pair = screen.canvas, example.most_alike()
     assert screen.errors == [] and screen.figures == {} and screen.job == "example"
-    called = " and ".join(f"{model} layer {number}" for model, number in pair)
+    called = "mini-gpt2, seed 1, layer 6 and mini-mamba, seed 1, layer 11"
     assert shown["finding"].startswith(f"{called} are similar (RSA .84). Part of speech accounts")
     assert [example.layers[at] for at in shown["pair"]] == [*pair]
     assert shown["chip"]["state"] == "sure" and "5 of 5" in shown["chip"]["more"]

@@ -58,7 +58,7 @@ def test_words_and_names_are_the_users(example, tmp_path):
     made = chosen.drawn(context)
     assert made.title == "Importances in GPT-2 layer 6 and mini-mamba layer 11"
     assert "word class" in {trace.name for trace in made.figure.data}
-    assert list(made.printed.columns) == ["feature", "GPT-2:6", "mini-mamba:11"]
+    assert list(made.printed.columns) == ["feature", "GPT-2 layer 6", "mini-mamba layer 11"]
     assert made.printed["feature"][0] == "word class"
     # What a program reads keeps the identifiers.
     assert "part_of_speech" in set(made.data["feature"])

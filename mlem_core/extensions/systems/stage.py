@@ -111,9 +111,7 @@ def methods(analysis: Analysis, names: Names) -> list[str]:
     spec, models = analysis.spec, [model for model, _ in analysis.layers]
 
     def members(groups: Sequence[tuple[str, Sequence[str]]]) -> str:
-        return listed(
-            [f"{name} ({listed(list(map(names.model, models)))})" for name, models in groups]
-        )
+        return listed([f"{name} ({names.models_title(models)})" for name, models in groups])
 
     sentences = []
     groups = [
