@@ -61,8 +61,8 @@ from mlem_core.measures.similarity import agreement
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 
 Pair = tuple[Layer, Layer]
-# px; of a matrix that has the figure for itself, of one of two below each other, and of two halves
-_ALONE, _COLUMN, _HALVES = 400, 340, 300
+# px; of a matrix that has the figure for itself, and of one of two below each other
+_ALONE, _COLUMN = 400, 340
 _IN_FULL = 60  # letters of a layer's name on hovering
 _LONG = 52  # letters of a title that do not fit over a matrix
 _SPACE = 0.06  # between two matrices, as a part of the whole width
@@ -87,7 +87,7 @@ def similarity_matrices(
     profiles, rsa : (n_layers, n_layers) weighted Kendall τ and Spearman ρ, named "model:layer"; or,
         where the axis of its columns is called so, another similarity
         (`mlem_core.pairs.similarities`) in the place of RSA
-    across : 2 beside each other, 1 below each other, 0 as the two halves of one matrix (by model)
+    across : 2 beside each other, 1 below each other
     annotations : intervals (layer_a, layer_b, weighted_tau_lower, weighted_tau_upper, rsa_lower,
         rsa_upper, rsa_p_corrected, see `mlem_core.inference.intervals`) are told on hovering;
         flags are two mappings, "tau" and "rsa", of pairs of layers (in both orders), each drawn as
@@ -106,8 +106,6 @@ def similarity_matrices(
         flags = annotations.flags.get(measure.key, {})
         flags = {pair: f"flagged: {why}" for pair, why in flags.items() if why}
         matrices.append(Matrix(measure, square.to_numpy(dtype=np.float64), hover, flags))
-    if across == 0 and order == "model":
-        return matrix_figure(of, [_halves(of, *matrices)], "halves", pair)
     return matrix_figure(of, matrices, "row" if across == 2 else "column", pair)
 
 
@@ -131,28 +129,14 @@ class Matrix(NamedTuple):
     flags: Mapping[Pair, str] = NO_ANNOTATIONS.flags
 
 
-def _halves(of: Grid, upper: Matrix, lower: Matrix) -> Matrix:
-    """One matrix of two symmetric ones: the one above the diagonal, the other below it."""
-    above = np.triu(np.ones_like(upper.values, dtype=bool))
-    a, b = upper.measure, lower.measure
-    title = f"above the diagonal: {a.unit}<br>below: {b.short}"
-    place = {layer: at for at, layer in enumerate(of.layers)}
-    flags = {pair: why for pair, why in upper.flags.items() if place[pair[0]] < place[pair[1]]}
-    flags |= {pair: why for pair, why in lower.flags.items() if place[pair[0]] > place[pair[1]]}
-    values = np.where(above, upper.values, lower.values)
-    hover = np.where(above, upper.hover, lower.hover)
-    return Matrix(Measure("both", "both", title, "", f"{a.unit}; {b.unit}"), values, hover, flags)
-
-
-Arrangement = Literal["alone", "row", "column", "halves"]
+Arrangement = Literal["alone", "row", "column"]
 
 
 def matrix_figure(
     of: Grid, matrices: Sequence[Matrix], arranged: Arrangement, pair: Pair | None
 ) -> go.Figure:
     """The matrices beside or below each other; one alone has neither title nor dots."""
-    side = {"column": _COLUMN, "halves": _HALVES}.get(arranged, SIDE)
-    around, several = labels(of, side), arranged != "alone"
+    around, several = labels(of, _COLUMN if arranged == "column" else SIDE), arranged != "alone"
     refs = list(map(panel_ref, range(len(matrices))))
     layout = quiet_layout(_ALONE, refs) | {"annotations": []}
     traces: list[Trace] = []
@@ -183,9 +167,8 @@ def matrix_figure(
         layout["annotations"] += around.annotations(ref, left=side_by_side)
         if several:
             title = ": ".join(filter(None, (matrix.measure.title, matrix.measure.unit)))
-            fits = len(title) < _LONG or arranged == "halves"
             middle = {"x": float(of.edges[[0, -1]].mean()), "xref": f"x{ref}"}
-            text = title if fits else matrix.measure.unit
+            text = title if len(title) < _LONG else matrix.measure.unit
             layout["annotations"].append(panel_title(text, ref) | middle)
         if pair is not None:
             i, j = (of.rows[of.layers.index(layer)] for layer in pair)
@@ -212,8 +195,8 @@ def _arrange(
     below: int,
 ) -> None:
     """Set the places of the matrices, all of one size, and the height of all."""
-    if arranged in ("alone", "halves"):
-        layout["height"] = _ALONE if arranged == "alone" else _HALVES
+    if arranged == "alone":
+        layout["height"] = _ALONE
         layout["yaxis"]["constraintoward"] = "top"
     elif arranged == "row":
         layout["height"] = SIDE
@@ -242,7 +225,7 @@ def _set_scale(
         layout["annotations"].append(note(text, 0.5, 0, xref="paper", yref="paper", **lies))
         below += 20 * (text.count("<br>") + 1)
     below += 60
-    top = {"alone": 8, "halves": 58}.get(arranged, 40)
+    top = 8 if arranged == "alone" else 40
     left = round(14 + around.tick_width) if arranged == "column" else around.left
     layout["margin"] = {"l": left, "r": 16, "t": top, "b": below}
     layout["height"] += top + below
@@ -364,7 +347,7 @@ def draw_similarity(context: FigureContext) -> RenderedFigure | None:
     if other is not None:
         measures, square, tested = ["tau"], other.square, None
     flags = {measure: context.reasons(measure) for measure in measures}
-    across = 1 if context.drawing.screen else 0 if context.drawing.narrow else 2
+    across = 1 if context.drawing.screen or context.drawing.narrow else 2
     data = None if tested is None else tested.table
     drawn = similarity_matrices(
         results.similarity_profiles,

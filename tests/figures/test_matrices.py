@@ -98,18 +98,6 @@ def test_the_order_by_clustering_is_that_of_scipy_with_its_tree():
     np.testing.assert_allclose(np.sort(far), tree[:, 2])
 
 
-def test_in_a_column_one_matrix_has_tau_above_its_diagonal_and_rsa_below():
-    squares = square_of(COUNTS), square_of(COUNTS, 3)
-    figure = similarity_matrices(*squares, across=0)
-    (heat,), (points,) = heatmaps(figure), cells(figure)
-    order = list(squares[0].index)
-    for place, both, _ in meetings(points):
-        row, column = (order.index(f"{model}:{layer}") for model, layer in both)
-        assert painted(heat, place) == pytest.approx(
-            value_of(squares[row > column], both), rel=1e-6
-        )
-
-
 def test_flags_of_the_audit_stand_at_their_pairs():
     square = square_of({"a": 2, "b": 1})
     marks = Annotations(flags={"rsa": {PAIR: "<x> changes", PAIR[::-1]: "<x> changes"}})
