@@ -18,13 +18,13 @@ from mlem_core.figures.plots import FIGURES, FigureOptions, RenderedFigure
 from mlem_core.figures.print_layout import Paper
 from mlem_core.report import methods
 from mlem_core.report.chosen import Chosen, as_zip
-from mlem_core.report.formats import FORMATS, lay_out_pages, pictures
+from mlem_core.report.formats import FORMATS, pictures
 from mlem_core.storage.store import Store
 from mlem_core.tasks import notes
 from mlem_core.tasks.access import view_only
 from pages.parts import frame, stored
 from pages.parts.choices import inform, plain
-from pages.parts.exporting import add_to_report, change_report, paper, read_report
+from pages.parts.exporting import add_to_report, change_report, paper, read_report, show_printed
 from pages.parts.opening import view_page
 from pages.parts.view import View, open_view
 
@@ -206,7 +206,7 @@ class _Card:
             rendered = self.drawn(stored.names())
             if rendered is None:
                 return
-            self._preview(rendered)
+            show_printed(rendered, self.paper, f"report-figure-{self.name}")
             if view_only():
                 st.caption(plain(rendered.caption))
             else:
@@ -236,25 +236,6 @@ class _Card:
                 args=(self.job_id, how),
                 help=help,
             )
-
-    def _preview(self, rendered: RenderedFigure) -> None:
-        pages = lay_out_pages(rendered, self.paper)
-        # As wide as in print; on a window that is narrower it is moved sideways, not squeezed.
-        place = f"report-preview-{self.name}"
-        st.html(
-            f"<style>.st-key-{place} {{overflow-x: auto}} "
-            f".st-key-{place} > * {{min-width: {pages[0].layout.width:.0f}px}}</style>"
-        )
-        with st.container(key=place):
-            for page, drawn in enumerate(pages):
-                st.plotly_chart(
-                    drawn,
-                    key=f"report figure {self.name} {page}",
-                    theme=None,
-                    width="content",
-                    config={"staticPlot": True},
-                    alt=rendered.title,
-                )
 
     def _words(self, rendered: RenderedFigure) -> None:
         """Title and caption, to be changed; empty fields give the program's own again."""

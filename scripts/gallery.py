@@ -34,16 +34,15 @@ def drawn() -> Iterator[tuple[Path, go.Figure]]:
 
 
 def main() -> None:
-    from mlem_core.figures.export import as_files, one_browser
+    from mlem_core.figures.export import as_file, one_browser
     from mlem_core.figures.print_layout import Paper
 
     paper = Paper(width_mm=WIDTH_MM, dpi=DPI)
     with one_browser():
         for path, figure in drawn():
             path.parent.mkdir(exist_ok=True)
-            for name, data in as_files(figure, path.stem, "png", paper).items():
-                path.with_name(name).write_bytes(data)
-                print(name)
+            path.write_bytes(as_file(figure, "png", paper))
+            print(path.name)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import struct
 import subprocess
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -21,7 +21,7 @@ import plotly.graph_objects as go
 
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import scratch
-from mlem_core.figures.print_layout import PX_PER_MM, Paper, print_pages
+from mlem_core.figures.print_layout import PX_PER_MM, Paper, print_copy
 from mlem_core.figures.style import DARK, INK, upper_half
 
 _PICTURES = ("pdf", "svg", "png", "html")
@@ -44,20 +44,18 @@ def dark_copy(figure: go.Figure) -> go.Figure:
     )
 
 
-def as_files(
-    figure: go.Figure | Sequence[go.Figure],
-    name: str,
+def as_file(
+    figure: go.Figure,
     format: str,
     paper: Paper | None = None,
     *,
     title: str = "",
     caption: str = "",
-) -> dict[str, bytes]:
-    """Files of a figure by their names; of an SVG or PNG each further page is one, `name`-2.svg.
+) -> bytes:
+    """Content of the file of a figure.
 
     Parameters
     ----------
-    figure : or, of a PDF, SVG or PNG, its pages on this paper, as `print_pages` gives them
     format : "pdf", "svg", "png" or "html"; PDF and SVG are vector graphics whose text stays text.
         An SVG names its font, a PDF carries it. HTML is interactive, needs no network and keeps the
         figure's own size.
@@ -72,27 +70,16 @@ def as_files(
     """
     check_choice("format of a figure", format, _PICTURES)
     if format == "html":
-        return {f"{name}.html": _page(figure, title, caption)}
+        return _page(figure, title, caption)
     paper = paper or Paper()
     # Pixels are whole: the exact resolution goes into the file.
     scale = paper.scale * (paper.dpi / 96 if format == "png" else 1)
-    written = [
-        image(page, format, width=page.layout.width, height=page.layout.height, scale=scale)
-        for page in (print_pages(figure, paper) if isinstance(figure, go.Figure) else figure)
-    ]
+    copy = print_copy(figure, paper)
+    size = {"width": copy.layout.width, "height": copy.layout.height}
+    written = image(copy, format, **size, scale=scale)
     if format == "pdf":
-        return {f"{name}.pdf": _document(written, title)}
-    return {
-        f"{name}{f'-{at}' * (at > 1)}.{format}": _with_dpi(one, paper.dpi)
-        if format == "png"
-        else _size_svg(one, paper, title)
-        for at, one in enumerate(written, 1)
-    }
-
-
-def as_file(figure: go.Figure, format: str, paper: Paper | None = None, **words: str) -> bytes:
-    """Content of the first file of `as_files`, which takes the same."""
-    return next(iter(as_files(figure, "", format, paper, **words).values()))
+        return _document(written, title)
+    return _with_dpi(written, paper.dpi) if format == "png" else _size_svg(written, paper, title)
 
 
 def can_write_images() -> bool:
@@ -218,13 +205,11 @@ def _size_svg(svg: bytes, paper: Paper, title: str) -> bytes:
     return root + called.encode() + svg[head.end() :]
 
 
-def _document(pages: Sequence[bytes], title: str) -> bytes:
-    """One PDF of these pages, with a title in place of its writer's."""
+def _document(pdf: bytes, title: str) -> bytes:
+    """The PDF with a title in place of its writer's."""
     from pypdf import PdfWriter
 
-    document, file = PdfWriter(clone_from=io.BytesIO(pages[0])), io.BytesIO()
-    for page in pages[1:]:
-        document.append(io.BytesIO(page))
+    document, file = PdfWriter(clone_from=io.BytesIO(pdf)), io.BytesIO()
     document.add_metadata({"/Title": title} if title else {})
     document.write(file)
     return file.getvalue()

@@ -1,4 +1,4 @@
-"""A figure on paper: its size, its type, its legends, the letters of its panels, its pages."""
+"""A figure on paper: its size, its type, its legends, the letters of its panels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NARROW = 640  # px; on less than this the legend goes below the panels
 _PHONE = 330  # px, about
 _LEGEND_ROW = 20  # px
 _BAR = 110  # px; a colour bar with its numbers
-_LOW_MM, _TALL_MM = 120, 170  # of a page in one column, and in two
+_TALL_MM = 170  # of a page above a caption
 _LEAST, _SMALLER = 80, 0.75  # px of a panel, and what is left of a square one, at least
 _TITLE, _AXIS, _CLEAR = 26, 26, 8  # px: over a panel, below its numbers, between two rows
 _LETTER = 0.55  # of a text's size
@@ -71,7 +71,7 @@ class Paper:
     @property
     def most(self) -> float:
         """Height of a page in the figure's own pixels: what a journal leaves above a caption."""
-        return (_LOW_MM if self.narrow else _TALL_MM) * PX_PER_MM / self.scale
+        return _TALL_MM * PX_PER_MM / self.scale
 
     def check(self) -> None:
         """Raise InputError for a size or font that cannot be."""
@@ -84,12 +84,12 @@ class Paper:
             raise InputError(f"found {self.dpi} dpi; expected 72 to 1200.")
 
 
-def print_pages(figure: go.Figure, paper: Paper) -> list[go.Figure]:
-    """Pages of a figure as it is printed: dark text on white, in the paper's font and width.
+def print_copy(figure: go.Figure, paper: Paper) -> go.Figure:
+    """A copy of a figure as it is printed: dark text on white, in the paper's font and width.
 
-    Panels that make it higher than a page are set lower, as far as they can be read, and then on
-    further pages, row by row. A page is `paper.width` pixels wide; multiplied by `paper.scale` it
-    has the paper's size. So text, lines and marks keep their proportions at every size.
+    Panels that make it higher than a page are set lower, as far as they can be read. It is
+    `paper.width` pixels wide; multiplied by `paper.scale` it has the paper's size. So text, lines
+    and marks keep their proportions at every size.
 
     Raises
     ------
@@ -106,42 +106,7 @@ def print_pages(figure: go.Figure, paper: Paper) -> list[go.Figure]:
         title_font_weight=400,
     )
     _letter(copy)
-    rows, pages = panel_rows(drawn_panels(copy)), [_arrange(go.Figure(copy), paper)]
-    while len(pages) < len(rows) and any(one.layout.height > paper.most + 1 for one in pages):
-        parts = np.array_split(np.arange(len(rows)), len(pages) + 1)
-        pages = [_arrange(_part(copy, rows[at[0] : at[-1] + 1]), paper) for at in parts]
-    return pages
-
-
-def _part(figure: go.Figure, rows: Sequence[Sequence[Panel]]) -> go.Figure:
-    """Figure of some rows of another one, with its whole legend and the scale that panels share."""
-    panels, layout, traces = drawn_panels(figure), figure.layout.to_plotly_json(), []
-    kept = [one.ref for row in rows for one in row]
-    gone = {axis + one.ref for one in panels for axis in "xy" if one.ref not in kept}
-    for trace in (one.to_plotly_json() for one in figure.data):
-        legend = trace["type"] == "scatter" and trace.get("showlegend") is not False
-        if trace.get("xaxis", "x") not in gone:
-            traces.append(trace)
-        elif legend or trace.get("marker", {}).get("showscale"):
-            # Without points it explains colours still.
-            here = {"x": [None], "y": [None], "xaxis": f"x{kept[0]}", "yaxis": f"y{kept[0]}"}
-            traces.append(trace | here)
-    for name in {"annotations", "shapes"} & layout.keys():
-        layout[name] = [one for one in layout[name] if one["yref"].split()[0] not in gone]
-    for ref in gone:
-        del layout[f"{ref[0]}axis{ref[1:]}"]
-    page = go.Figure(traces, layout)
-    if any(axis.matches for axis in figure.select_yaxes()):
-        values = np.concatenate([[0.0], *(np.asarray(one.y, dtype=float) for one in figure.data)])
-        ends = [1.06 * np.nanmin(values), 1.06 * np.nanmax(values)]
-        page.update_yaxes(matches=None, range=ends)
-    for panel in _lowest(drawn_panels(page)):
-        # Names that stand below the last row only.
-        below = next((one for one in _lowest(panels) if panel.over(one)), panel).x
-        if panel.x.showticklabels is False:
-            panel.x.showticklabels = below.showticklabels
-        panel.x.title.text = panel.x.title.text or below.title.text
-    return page
+    return _arrange(copy, paper)
 
 
 def _arrange(figure: go.Figure, paper: Paper) -> go.Figure:

@@ -92,8 +92,9 @@ def _figure_files(
         for done, (name, figure) in enumerate(drawn.items()):
             progress(Progress("figures", None, done, len(drawn), "figures"))
             for form in pictures(images):
-                for path, content in form.write(figure, name, None).items():
-                    files[f"figures/{path}"] = content if images else _link_plotly(content)
+                content = form.write(figure, name, None)
+                path = f"figures/{name}.{form.name}"
+                files[path] = content if images else _link_plotly(content)
     progress(Progress("figures", None, len(drawn), len(drawn), "figures"))
     return files if images else {**files, "figures/plotly.min.js": get_plotlyjs().encode()}
 

@@ -118,8 +118,7 @@ def as_zip(
     files: dict[str, bytes] = {}
     parts = [texts["methods.tex"]]
     for name, one in zip(names, drawn, strict=True):
-        written = FORMATS.named(form).write(one, name, paper)
-        files |= {f"figures/{path}": data for path, data in written.items()}
+        files[f"figures/{name}.{form}"] = FORMATS.named(form).write(one, name, paper)
         files[f"tables/{name}.csv"] = csv_bytes(one.data)
         parts.append(as_latex(one, name, paper, form))
     files["report.tex"] = formats.document(parts).encode()

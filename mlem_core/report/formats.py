@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from plotly.graph_objects import Figure
 
 from mlem_core.base.parameters import Registry
 from mlem_core.extending import entry_modules
 from mlem_core.figures.context import RenderedFigure
-from mlem_core.figures.export import as_files
-from mlem_core.figures.print_layout import Paper, print_pages
+from mlem_core.figures.export import as_file
+from mlem_core.figures.print_layout import Paper
 from mlem_core.stimuli.stimulus_csv import write_table
 
 # What a document has to load: rules, tables over several pages, pictures.
@@ -169,26 +168,20 @@ def table(frame: pd.DataFrame, caption: str = "", label: str = "", title: str = 
     )
 
 
-def figure(
-    path: str, size: tuple[float, int], caption: str = "", label: str = "", title: str = ""
-) -> str:
+def figure(path: str, width_mm: float, caption: str = "", label: str = "", title: str = "") -> str:
     """A figure that includes a picture at its own width.
 
     Parameters
     ----------
     path : of the picture, from where the document lies
-    size : width of the picture in mm, over `ONE_COLUMN_MM` it spans two columns; and its pages
+    width_mm : width of the picture; over `ONE_COLUMN_MM` it spans two columns
     caption, label, title : as for `table`
     """
-    width_mm, pages = size
     kind = "figure*" if width_mm > ONE_COLUMN_MM else "figure"
     return _lines(
         rf"\begin{{{kind}}}",
         r"\centering",
-        *(
-            rf"\includegraphics[width={width_mm:g}mm{f',page={page}' * (page > 1)}]{{{path}}}"
-            for page in range(1, pages + 1)
-        ),
+        rf"\includegraphics[width={width_mm:g}mm]{{{path}}}",
         _caption(caption, title),
         _label(label),
         rf"\end{{{kind}}}",
@@ -242,8 +235,8 @@ def _cell(value: Any, column: str) -> str:
     return escape(value)
 
 
-# Gives the files of a figure by their names, at the size and in the font of a paper.
-Write = Callable[[RenderedFigure, str, Paper | None], dict[str, bytes]]
+# Gives the file of a figure, which has a name, at the size and in the font of a paper.
+Write = Callable[[RenderedFigure, str, Paper | None], bytes]
 
 
 @dataclass(frozen=True)
@@ -255,7 +248,7 @@ class ExportFormat:
     name : ending of its files
     label : what buttons call it
     sentence : what it is for
-    write : gives the files of a figure; of pixels and SVG one a page
+    write : gives the file of a figure
     printed : whether it is a picture with the size and font of a `Paper`, which takes a
         Chrome or Chromium on the server
     resolution : whether that is of pixels
@@ -267,19 +260,6 @@ class ExportFormat:
     write: Write
     printed: bool = False
     resolution: bool = False
-
-    def download(
-        self, drawn: RenderedFigure, name: str, paper: Paper | None
-    ) -> tuple[str, Callable[[], bytes]]:
-        """Name of the one file that is downloaded, a zip of several pages, and what gives it."""
-        # A PDF has all pages.
-        pages = paper and self.name != "pdf" and len(lay_out_pages(drawn, paper)) > 1
-
-        def content() -> bytes:
-            files = self.write(drawn, name, paper)
-            return zip_files(files) if pages else next(iter(files.values()))
-
-        return f"{name}.{'zip' if pages else self.name}", content
 
 
 FORMATS = Registry[ExportFormat]("format of export", entry_modules)
@@ -297,14 +277,6 @@ def pictures(images: bool) -> list[ExportFormat]:
     return [one for one in FORMATS.values() if one.printed and not one.resolution]
 
 
-def lay_out_pages(drawn: RenderedFigure, paper: Paper) -> list[Figure]:
-    """Pages of a figure on a paper, laid out once for all of its files, see `print_pages`."""
-    known: dict[Paper, list[Figure]] = vars(drawn).setdefault("_pages", {})
-    if paper not in known:
-        known[paper] = print_pages(drawn.figure, paper)
-    return known[paper]
-
-
 def as_latex(drawn: RenderedFigure, name: str, paper: Paper, form: str = "pdf") -> str:
     """A figure and its table as LaTeX.
 
@@ -315,8 +287,7 @@ def as_latex(drawn: RenderedFigure, name: str, paper: Paper, form: str = "pdf") 
     form : ending of the picture; LaTeX reads PDF
     """
     path, title = f"figures/{name}.{form}", drawn.title
-    size = paper.width_mm, len(lay_out_pages(drawn, paper))
-    picture = figure(path, size, drawn.caption, f"fig:{name}", title)
+    picture = figure(path, paper.width_mm, drawn.caption, f"fig:{name}", title)
     return "\n".join((picture, table(drawn.printed, "", f"tab:{name}", title=title)))
 
 
@@ -342,16 +313,12 @@ def csv_bytes(table: pd.DataFrame) -> bytes:
     return file.getvalue()
 
 
-def _picture(drawn: RenderedFigure, name: str, paper: Paper | None, form: str) -> dict[str, bytes]:
-    words = {"title": drawn.title or name, "caption": drawn.caption}
-    paper = paper or Paper()
-    pages = drawn.figure if form == "html" else lay_out_pages(drawn, paper)
-    return as_files(pages, name, form, paper, **words)
+def _picture(drawn: RenderedFigure, name: str, paper: Paper | None, form: str) -> bytes:
+    return as_file(drawn.figure, form, paper, title=drawn.title or name, caption=drawn.caption)
 
 
-def _table(drawn: RenderedFigure, name: str, paper: Paper | None) -> dict[str, bytes]:
-    written = table(drawn.printed, drawn.caption, f"tab:{name}", title=drawn.title)
-    return {f"{name}.tex": written.encode()}
+def _table(drawn: RenderedFigure, name: str, paper: Paper | None) -> bytes:
+    return table(drawn.printed, drawn.caption, f"tab:{name}", title=drawn.title).encode()
 
 
 for _format in (
@@ -388,7 +355,7 @@ for _format in (
         "CSV",
         "The table that the figure is drawn from. Cells that a spreadsheet would run as formulas "
         "are escaped.",
-        lambda drawn, name, paper: {f"{name}.csv": csv_bytes(drawn.data)},
+        lambda drawn, name, paper: csv_bytes(drawn.data),
     ),
     ExportFormat(
         "tex",

@@ -17,7 +17,14 @@ from mlem_core.figures import export
 from mlem_core.figures.context import RenderedFigure
 from mlem_core.figures.export import dark_copy
 from mlem_core.figures.plots import FIGURES, draw
-from mlem_core.figures.print_layout import DPI, FONTS, WIDTHS_MM, Paper, narrow_copy
+from mlem_core.figures.print_layout import (
+    DPI,
+    FONTS,
+    WIDTHS_MM,
+    Paper,
+    narrow_copy,
+    print_copy,
+)
 from mlem_core.report.chosen import Chosen
 from mlem_core.report.formats import FORMATS, csv_bytes
 from mlem_core.stimuli.levels import STIMULUS
@@ -29,6 +36,7 @@ from pages.parts.choices import drop_minus_zero, plain
 from pages.parts.view import View
 
 OTHER = "other"
+_OPEN = "exported"  # in the state of a session: the name of the figure whose dialog is open
 
 
 def pick(
@@ -256,17 +264,36 @@ def _footer(panel: Panel) -> None:
         help="What is seen, how it was computed and on how much: the caption in print.",
     ):
         st.markdown(plain(caption))
-    # What is in it is made only when it is opened, so that a redraw does not wait for it.
-    popover = ways.popover(
+    ways.button(
         "Export",
         icon=":material/download:",
         key=f"export {panel.name}",
-        on_change="rerun",
+        on_click=partial(st.session_state.__setitem__, _OPEN, panel.name),
         help="This figure as a file for a paper, and the numbers behind it; or into the report.",
     )
-    if popover.open:
-        with popover:
-            frame.attempt(partial(_export, panel))
+    if st.session_state.get(_OPEN) == panel.name:
+        open_export(panel)
+
+
+def export_dialog(view: View, figure: str, **options: str) -> None:
+    """Opens the dialog that downloads a figure of the registry.
+
+    Parameters
+    ----------
+    figure : its name in `mlem_core.figures.plots.FIGURES`
+    options : of the figure, see `mlem_core.figures.context.FigureOptions`
+    """
+    panel = Panel.from_view(view, figure, **options)
+    if panel is None:
+        choices.inform("There is nothing to draw: choose two layers, or compute what it shows.")
+    else:
+        open_export(panel)
+
+
+@st.dialog("Export", width="large", on_dismiss=lambda: st.session_state.pop(_OPEN, None))
+def open_export(panel: Panel) -> None:
+    """The dialog with formats of a figure, and how it is printed."""
+    frame.attempt(partial(_export, panel))
 
 
 def _export(panel: Panel) -> None:
@@ -283,14 +310,13 @@ def _export(panel: Panel) -> None:
     drawn = panel.drawn
     if size is not None and panel.again is not None:
         drawn = panel.again(size.narrow, False)
-    file, write = form.download(drawn, panel.name, size)
     if size is not None and (missing := export.missing_glyphs(export.drawn_texts(drawn.figure))):
         st.warning(plain(missing), icon=":material/font_download_off:")
     with st.container(horizontal=True):
         st.download_button(
             f"Download {form.label}",
-            data=write,
-            file_name=file,
+            data=partial(form.write, drawn, panel.name, size),
+            file_name=f"{panel.name}.{form.name}",
             key=f"download {panel.name}",
             type="primary",
             icon=":material/download:",
@@ -307,6 +333,32 @@ def _export(panel: Panel) -> None:
                 help="Puts the figure as it is now into the page Report, where all chosen figures "
                 "get one size and are saved together.",
             )
+    if size is not None:
+        st.caption("In print:")
+        show_printed(drawn, size, f"printed-{panel.name}")
+
+
+def show_printed(drawn: RenderedFigure, size: Paper, place: str) -> None:
+    """A figure as it is printed, as large as on paper; a narrow window scrolls it.
+
+    Parameters
+    ----------
+    place : key of its element, which a style sheet can name
+    """
+    printed = print_copy(drawn.figure, size)
+    st.html(
+        f"<style>.st-key-{place} {{overflow-x: auto; zoom: {size.scale:.3f}}} "
+        f".st-key-{place} > * {{min-width: {printed.layout.width:.0f}px}}</style>"
+    )
+    with st.container(key=place):
+        st.plotly_chart(
+            printed,
+            key=f"chart {place}",
+            theme=None,
+            width="content",
+            config={"staticPlot": True},
+            alt=drawn.title,
+        )
 
 
 def add_to_report(figure: str, view: View, options: Mapping[str, str]) -> None:

@@ -18,7 +18,7 @@ from pypdf import PdfReader
 from pypdfium2.raw import FPDF_PAGEOBJ_TEXT
 
 from mlem_core import Store, compared, run
-from mlem_core.figures.export import as_file, as_files, one_browser
+from mlem_core.figures.export import as_file, one_browser
 from mlem_core.figures.plots import FIGURES, FigureContext, FigureOptions
 from mlem_core.figures.print_layout import WIDTHS_MM, Paper
 from mlem_core.pairs.similarities import SIMILARITIES
@@ -26,7 +26,7 @@ from mlem_core.tasks import examples
 
 WIDTHS = tuple(WIDTHS_MM[name] for name in ("one column", "two columns"))
 CHOICES = {"folds": 3, "features": ("part_of_speech", "tense", "word_position")}
-TALLEST, LOW = 170, 120  # mm of a page above its caption, and in one column
+TALLEST = 170  # mm of a page above its caption
 WORDS = 70  # of a caption
 # What figures of extensions are drawn from, where the example has not what they show: functions of
 # the `Sources`, by the name of the figure.
@@ -105,10 +105,9 @@ def page(browser):
 def test_no_text_is_cut_or_covers_another(name, mm, draw, page):
     made, paper = draw(name, mm), Paper(width_mm=mm)
     pdf = as_file(made.figure, "pdf", paper, title=made.title)
-    high = LOW if mm == WIDTHS[0] else TALLEST
     assert len(made.caption.split()) <= WORDS, made.caption
     for size, letters in letters_of(pdf):
-        assert size[1] <= (high + 0.5) * 72 / 25.4, "the figure is too high"
+        assert size[1] <= (TALLEST + 0.5) * 72 / 25.4, "the figure is too high"
         assert not overlapping(letters), "letters of two texts lie on each other"
         outside = "".join(letter for letter, box in letters if is_outside(box, size))
         assert not outside, "these letters are cut by the page"
@@ -118,8 +117,7 @@ def test_no_text_is_cut_or_covers_another(name, mm, draw, page):
     assert not signs, "a 0 with a sign, or a hint on how to use a screen"
     if mm != WIDTHS[0]:
         return  # one width shows that no letter is lost on the way
-    files = as_files(made.figure, name, "svg", paper, title=made.title)
-    texts = [text for svg in files.values() for text in option_texts(svg, page)]
+    texts = option_texts(as_file(made.figure, "svg", paper, title=made.title), page)
     missing = Counter(plain_letters("".join(texts))) - Counter(plain_letters(written))
     assert not missing, "letters of these texts are not on the page"
 

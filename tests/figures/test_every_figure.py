@@ -5,7 +5,6 @@ import os
 import re
 import struct
 import threading
-import zipfile
 import zlib
 from collections.abc import Callable
 from xml.etree import ElementTree
@@ -31,7 +30,7 @@ from mlem_core.figures.context import RenderedFigure
 from mlem_core.figures.export import as_file, can_write_images, image, one_browser
 from mlem_core.figures.maps import layer_maps
 from mlem_core.figures.naming import feature_name, naming
-from mlem_core.figures.print_layout import Paper, print_pages
+from mlem_core.figures.print_layout import Paper, print_copy
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.similarity import similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations, feature_counts
@@ -109,7 +108,7 @@ def test_a_pdf_has_the_asked_width_text_fonts_and_title(browser, width, font, po
     pdf = PdfReader(io.BytesIO(as_file(figure_of(), "pdf", paper, title=title)))
     (page,) = pdf.pages
     assert float(page.mediabox.width) * MM == pytest.approx(width, abs=0.5)
-    height = print_pages(figure_of(), paper)[0].layout.height * paper.scale / 96 * 25.4
+    height = print_copy(figure_of(), paper).layout.height * paper.scale / 96 * 25.4
     assert float(page.mediabox.height) * MM == pytest.approx(height, abs=0.5)
     assert pdf.metadata.title == title
     sizes = []
@@ -149,26 +148,14 @@ def test_a_png_has_the_asked_pixels_and_says_its_resolution(browser):
     assert struct.unpack(">I", png[at + 13 : at + 17])[0] == zlib.crc32(png[at : at + 13])
 
 
-def test_what_does_not_fit_a_page_has_further_files_or_further_pages_of_one(browser):
+def test_many_panels_are_one_page_and_latex_has_its_width(browser):
     importance, paper = mean_importance(layers=dict.fromkeys("abcde", 2)), Paper(width_mm=89)
     panels = profiles(importance, scores_of(importance), FEATURES, across=1)
     drawn = RenderedFigure(panels, "a & b", "", importance)
-    both = formats.lay_out_pages(drawn, paper)
-    assert len({axis.range for page in both for axis in page.select_yaxes()}) == 1
-    legends = [{one.name for one in page.data if one.showlegend is not False} for page in both]
-    assert legends[0] == legends[1] and len(legends[0]) > len(FEATURES)
-    (name, svg), (other, pdf) = (
-        formats.FORMATS[form].download(drawn, "a", paper) for form in ("svg", "pdf")
-    )
-    with zipfile.ZipFile(io.BytesIO(svg())) as archive:
-        svgs = {file: archive.read(file) for file in archive.namelist()}
-    assert (name, other, set(svgs)) == ("a.zip", "a.pdf", {"a.svg", "a-2.svg"})
-    assert all(b"<title>a &amp; b</title>" in svg for svg in svgs.values())
-    pages = PdfReader(io.BytesIO(pdf())).pages
-    assert len(pages) == 2
-    assert all(float(page.mediabox.height) * MM <= 120.5 for page in pages)
-    tex = formats.as_latex(drawn, "a", paper)
-    assert "[width=89mm]{figures/a.pdf}" in tex and "[width=89mm,page=2]{figures/a.pdf}" in tex
+    (page,) = PdfReader(io.BytesIO(formats.FORMATS["pdf"].write(drawn, "a", paper))).pages
+    assert float(page.mediabox.height) * MM <= 170.5
+    assert b"<title>a &amp; b</title>" in formats.FORMATS["svg"].write(drawn, "a", paper)
+    assert "[width=89mm]{figures/a.pdf}" in formats.as_latex(drawn, "a", paper)
 
 
 def test_an_html_page_works_alone_and_takes_nothing_for_markup():

@@ -121,7 +121,7 @@ class Screen:
         return found
 
     def unfold(self, *keys: str) -> Self:
-        """What is drawn only once it is opened: "folded NAME", "export NAME", "more ID"."""
+        """What is drawn only once it is opened: "folded NAME", "more ID"."""
         for key in keys:
             self.app.session_state[key] = True
         return self.run()

@@ -14,7 +14,6 @@ from streamlit.elements.widgets.button import ButtonMixin
 from mlem_core.cli.commands import main
 from mlem_core.figures import export
 from mlem_core.tasks import notes
-from pages.parts.stored import EXAMPLE
 
 
 @pytest.fixture
@@ -36,7 +35,7 @@ def profiles(own):
 
 
 def test_the_numbers_behind_a_figure(own, offered):
-    screen = profiles(own).tick_off("kind").unfold("export profiles")
+    screen = profiles(own).tick_off("kind").press("export profiles")
     starts = {
         "CSV": ("profiles.csv", b"model,layer,fold,feature,importance"),
         "LaTeX": ("profiles.tex", rb"\begin{table}"),
@@ -51,7 +50,7 @@ def test_the_numbers_behind_a_figure(own, offered):
 
 def test_without_chrome_on_the_server_what_needs_none_is_offered(own, monkeypatch):
     monkeypatch.setattr(export, "can_write_images", lambda: False)
-    screen = profiles(own).unfold("export profiles")
+    screen = profiles(own).press("export profiles")
     assert "BROWSER_PATH" in screen.said
     offered = screen.widget("button_group", "export format").options
     assert list(offered) == ["HTML", "CSV", "LaTeX"]
@@ -60,7 +59,7 @@ def test_without_chrome_on_the_server_what_needs_none_is_offered(own, monkeypatc
 def test_a_report_is_chosen_worded_and_put_in_order(mine, offered, monkeypatch):
     chosen = {"features": ["noun", "position"], "detail": "export"}
     screen = Screen(analysis=mine.jobs[0].id, **chosen).unfold("folded details")
-    screen.unfold("export why").press("add why").go("report").press("report add similarity")
+    screen.press("export why").press("add why").go("report").press("report add similarity")
 
     def titles(screen):
         return [one for one in screen.app.text_input if one.label == "Title"]
@@ -101,21 +100,9 @@ def test_figure_4_of_the_paper_takes_four_clicks(mine, offered, chromium_path):
     assert float(page.mediabox.width) / 72 * 25.4 == pytest.approx(183, abs=0.5)
     text = page.extract_text()
     assert "two layer 2" in text and "weighted Kendall" in text and "position" in text
-    profiles(mine).unfold("export profiles").choose("export width", "one column", "button_group")
+    profiles(mine).press("export profiles").choose("export width", "one column", "button_group")
     (page,) = PdfReader(io.BytesIO(offered["profiles.pdf"]())).pages
     assert float(page.mediabox.width) / 72 * 25.4 == pytest.approx(89, abs=0.5)
-
-
-@pytest.mark.slow
-def test_all_pages_of_a_figure_are_shown_and_saved(store, offered, chromium_path):
-    screen = Screen("report", analysis=EXAMPLE).press("report add layer_maps")
-    screen.choose("export width", "one column", "button_group")
-    assert len(screen.app.get("plotly_chart")) == 2
-    screen = Screen("layers", analysis=EXAMPLE).unfold("export layer-map")
-    for setting, value in (("format", "SVG"), ("width", "one column")):
-        screen.choose(f"export {setting}", value, "button_group")
-    with zipfile.ZipFile(io.BytesIO(offered["layer-map.zip"]())) as archive:
-        assert archive.namelist() == ["layer-map-2.svg", "layer-map.svg"]
 
 
 @pytest.mark.slow
