@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
 from mlem_core.tasks.access import view_only
 from pages.parts import frame, login, opening, screens
-from pages.parts.screens import SCREENS
+from pages.parts.screens import MOVED, SCREENS
 
 # Three bars of a profile, drawn here: Streamlit would fetch an icon of its own from the network.
 ICON = (
@@ -25,7 +27,7 @@ st.logo(
 
 
 def _pages() -> list[st.Page]:
-    """A page a screen."""
+    """A page a screen, and one for each address of earlier versions."""
     n_models, pages = opening.n_models(), []
     for screen in SCREENS.values():
         listed = screen.listed and n_models >= screen.least_models
@@ -40,6 +42,9 @@ def _pages() -> list[st.Page]:
                 visibility="visible" if listed else "hidden",
             )
         )
+    for url_path in MOVED:
+        lead = partial(frame.lead, url_path)
+        pages.append(st.Page(lead, title="Explore", url_path=url_path, visibility="hidden"))
     return pages
 
 
@@ -48,11 +53,7 @@ if login.is_needed():
     login.login_page()
     st.stop()
 page = st.navigation(_pages(), position="top")
-# Where a screen needs less than the whole width, what is selected stands beside what is shown.
-wide = SCREENS[page.url_path or next(iter(SCREENS))].wide
-st.set_page_config(initial_sidebar_state="collapsed" if wide else "auto")
 page.run()
 screens.links()
-with st.sidebar:
-    frame.watch_width()
-    login.logout_button()
+frame.watch_width()
+login.logout_button()

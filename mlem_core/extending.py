@@ -121,7 +121,6 @@ class Screen:
     symbol : name of a Material symbol
     listed : whether it stands in the navigation; else something on another screen leads to it
     least_models : that an analysis must have for the screen to stand in the navigation
-    wide : whether it needs the whole width, so that the sidebar is folded at first
     after : address of the screen that it follows in the navigation
     choices : names of the choices of its own that addresses hold
     page : its file is `pages/{page}_page.py`; by default its address
@@ -132,8 +131,7 @@ class Screen:
     symbol: str
     listed: bool = True
     least_models: int = 0
-    wide: bool = False
-    after: str = "trust"
+    after: str = "explore"
     choices: tuple[str, ...] = ()
     page: str = ""
 
@@ -156,8 +154,9 @@ class Panel:
 
     Attributes
     ----------
-    screen : address of the screen, such as "profiles"; "details" is below two layers,
-        "layer maps" below the map of the layers
+    screen : where it stands: "details" (a drawer of two layers), "checks" (in that drawer), below
+        a view of all layers ("heatmap", "map", "profiles", "scatter"), "analyses" (below the list
+        of them), "downloads", or "new"
     title : of the part
     icon : name of a Material symbol, where the part is folded
     show : a function that draws the part, in a module of `pages`; with it, all that follows is for
@@ -176,6 +175,7 @@ class Panel:
     remark : a function of the context that gives a sentence for below the bars of two layers
     runs, runs_help : a function of the context that gives further analyses to start, each by the
         label of its button, and the help of these
+    choices : names of the choices of its own that addresses hold
     """
 
     screen: str
@@ -195,6 +195,7 @@ class Panel:
     remark: Reference = ""
     runs: Reference = ""
     runs_help: str = ""
+    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -122,11 +122,11 @@ def _two(view: View, summary: GroupSummary, table: pd.DataFrame, measure: str) -
         _numbers(summary, table, of.pair, measure)
         if st.button(
             "Layers of these two systems",
-            icon=SCREENS["heatmaps"].icon,
-            help="Opens the similarity heatmaps of their layers.",
+            icon=":material/grid_on:",
+            help="Opens Explore with their layers.",
         ):
             choices.put("show_models", list(of.pair))
-            st.switch_page(SCREENS["heatmaps"].file)
+            st.switch_page(SCREENS["explore"].file)
 
 
 def _numbers(

@@ -1,7 +1,8 @@
 """The canvas of two layers as plain lists: matrix, finding, contributions, and maps of the stimuli.
 
 JavaScript draws it (`report/canvas/`); everything in it is of the records that other figures are
-drawn from. Names and cells of users are texts in it, never markup.
+drawn from. Names and cells of users are texts in it, never markup. The content of its views of all
+layers is made in `layer_views`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,12 @@ from mlem_core.base.text import fraction, sentence_case, with_ends
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.extending import Check, entry_modules, functions, panels, resolve
 from mlem_core.figures.context import FigureContext
+from mlem_core.figures.layer_views import (
+    importance_content,
+    layer_map_content,
+    rounded_lists,
+    surprise_content,
+)
 from mlem_core.figures.style import PALETTE, SEQUENTIAL, SIGNIFICANT
 from mlem_core.inference.explanation_text import Explanation, settled
 from mlem_core.inference.intervals import SMALL_IDENTITY
@@ -85,10 +92,9 @@ def pair_data(context: FigureContext, progress: str = "") -> Canvas:
     why = context.why
     remarks = [resolve(panel.remark)(context) for panel in panels("details") if panel.remark]
     return {
-        "finding": why.answer,
+        "finding": why.sentence("These two layers"),
         "more": " ".join(filter(None, remarks)),
-        "coding": f"Features coded {why.coding}." if why.similarity.divides else "",
-        "chip": chip(context, why, progress),
+        "chips": chips(context, why, progress),
         "terms": _terms(context, why),
         "total": _rounded(why.value),
     }
@@ -103,15 +109,36 @@ def _shared_content(context: FigureContext) -> Canvas:
                 "model": layer[0],
                 "number": layer[1],
                 "title": names.layer_title(layer),
+                "label": names.layer_label(layer),
                 "tick": names.own(layer) or str(layer[1]),
             }
             for layer in layers
         ],
-        "models": {model: names.model(model) for model, _ in layers},
+        "models": _models(context),
         "similarity": _similarity(context),
+        "importance": importance_content(context),
+        "layerMap": layer_map_content(context) if context.several else [None, None],
+        "surprises": surprise_content(context) if context.several else [],
         "palette": list(PALETTE),
         "ramp": list(SEQUENTIAL),
     }
+
+
+def _models(context: FigureContext) -> dict[str, dict[str, str]]:
+    """Name of each model, its family, and its short name inside the family."""
+    names, models = context.names, list(dict.fromkeys(m for m, _ in context.selection.layers))
+    families = {model: names.groups.get(model, model.partition("@")[0]) for model in models}
+    content = {}
+    for model, family in families.items():
+        called, first = names.model(model), names.models.get(family, family)
+        member = called.removeprefix(first).lstrip(" ,@").removeprefix("seed").strip()
+        alone = list(families.values()).count(family) == 1
+        content[model] = {
+            "name": called,
+            "family": called if alone else first,
+            "member": "" if alone else member or "0",
+        }
+    return content
 
 
 def thumbnail(rsa: FloatArray) -> NDArray[np.uint8]:
@@ -159,27 +186,34 @@ def _interval(name: str, row: pd.Series) -> str:
     return f"{name} {with_ends(row['value'], *ends)}"
 
 
-def chip(context: FigureContext, why: Explanation, progress: str = "") -> dict[str, str]:
-    """State of the finding ("provisional", "sure" or "fails"), with its text and more of it."""
-    lines = [*filter(None, [why.how_sure]), *why.notes]
+def chips(context: FigureContext, why: Explanation, progress: str = "") -> list[dict[str, str]]:
+    """How sure the finding is, and whether it passes the checks of extensions.
+
+    Each has a state ("provisional", "sure" or "fails"), a text, and more of it, a line a sentence.
+    `progress` follows the text while intervals and chance are computed: " 40 %".
+    """
     state, text = "sure", "no confidence interval"
-    outcomes = checks(context)
-    lines += [f"{sentence_case(c.badge)}." for c in outcomes if c.verdict == "holds"]
     if not settled(why):
-        waits = f"comparing with chance{progress}" if progress else "not compared with chance yet"
-        state, text = "provisional", waits
+        state, text = "provisional", f"intervals:{progress or ' not computed yet'}"
     elif "lower" in why.whole:
         low, high = why.whole.loc[0, ["lower", "upper"]]
         text = f"95 % CI {fraction(low)} to {fraction(high)}"
         text += f", largest of {why.among.partition(' ')[0]} pairs" * bool(why.among)
-    marks = _dominated(context)
-    failing = [check for check in outcomes if check.verdict == "fails"]
-    failed = [f"{sentence_case(reason)}." for check in failing for reason in check.reasons]
-    if failed or marks:
-        badges = "; ".join(check.badge for check in failing)
-        flagged = badges or "one position or unit dominates"
-        state, text = "fails", f"{text}; {flagged}"
-    return {"state": state, "text": text, "more": "\n".join([*failed, *marks, *lines])}
+    lines = [*filter(None, [why.how_sure]), *why.notes]
+    found = [{"state": state, "text": text, "more": "\n".join(lines)}]
+    for check in checks(context):
+        states = {"holds": "sure", "fails": "fails"}
+        found.append(
+            {
+                "state": states.get(check.verdict, "provisional"),
+                "text": check.badge,
+                "more": "\n".join(f"{sentence_case(reason)}." for reason in check.reasons),
+            }
+        )
+    if marks := _dominated(context):
+        dominated = "one position or unit dominates"
+        found.append({"state": "fails", "text": dominated, "more": "\n".join(marks)})
+    return found
 
 
 def _dominated(context: FigureContext) -> list[str]:
@@ -235,6 +269,7 @@ def _terms(context: FigureContext, why: Explanation) -> list[dict[str, Any]]:
             "name": row["term"],
             "label": context.names.feature(row["term"]),
             "value": _rounded(row["value"]),
+            "reach": _reach(why, row),
             "lower": _rounded(row.get("lower", np.nan)),
             "upper": _rounded(row.get("upper", np.nan)),
             "kind": "rest" if row["term"] in last else "feature" if settled(why) else "open",
@@ -242,6 +277,13 @@ def _terms(context: FigureContext, why: Explanation) -> list[dict[str, Any]]:
         }
         for row in sort_terms(why.terms[~hidden]).to_dict("records")
     ]
+
+
+def _reach(why: Explanation, row: dict[str, Any]) -> float | None:
+    """What random labels reach, beyond their mean; None where that is not known."""
+    if not why.random_reach or row["term"] not in set(why.features["term"]):
+        return None
+    return _rounded(max(0.0, why.random_reach - row["chance"]))
 
 
 def _maps(context: FigureContext, layers: Sequence[Layer]) -> dict[str, list[list[float]]]:
@@ -282,14 +324,6 @@ def lacking_maps(context: FigureContext) -> list[Layer]:
         return []
     without = missing_representations(analysis, [model for model, _ in lacking], store)
     return [layer for layer in lacking if layer[0] not in without]
-
-
-def rounded_lists(values: FloatArray) -> Any:
-    """Lists of numbers with three decimals; None for what is no number."""
-    rounded = np.round(np.asarray(values, dtype=np.float64), 3) + 0.0
-    listed = rounded.astype(object)
-    listed[~np.isfinite(rounded)] = None
-    return listed.tolist()
 
 
 def _rounded(value: float) -> float | None:

@@ -163,23 +163,28 @@ class Explanation:
 
     @cached_property
     def answer(self) -> str:
+        """The `sentence` about the two layers by their names."""
+        return self.sentence(" and ".join(self.called))
+
+    def sentence(self, subject: str) -> str:
         """Similarity of the two layers, and what accounts for it, in one or two sentences.
 
+        `subject` names them: "These two layers".
         They are weakly similar where their similarity is below `WEAKLY`, and hardly where it is
         below `HARDLY`, or its interval goes below 0. Shares are named once chance is known. Of a
         similarity without terms it is the number, and what it says.
         """
-        named, value = " and ".join(self.called), self.value
+        value = self.value
         if not self.similarity.divides:
             return (
-                f"The {self.similarity.called} of {named} is {fraction(value)}: one layer is "
+                f"The {self.similarity.called} of {subject} is {fraction(value)}: one layer is "
                 "aligned to the other on some stimuli and compared with it on others "
                 f"({self.held_out}). Unrelated layers have 0 on average."
             )
         bounded = "lower" in self.whole
         hardly = not value >= HARDLY or (bounded and self.whole["lower"].iloc[0] <= 0)
         how = "hardly " if hardly else "weakly " if value < WEAKLY else ""
-        text = f"{named} are {how}similar ({self.similarity.short} {fraction(value)})."
+        text = f"{subject} are {how}similar ({self.similarity.short} {fraction(value)})."
         return text if hardly or self.sure is None else f"{text} {_shares(self)}"
 
     @cached_property

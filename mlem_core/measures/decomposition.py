@@ -193,12 +193,13 @@ COLUMNS = ["kind", "layer_a", "layer_b", "rsa", "tau", "above_rsa", "above_tau",
 
 
 def discordant_pairs(
-    decomposition: Decomposition,
+    rsa: FloatArray,
     tau: FloatArray,
     rho: FloatArray,
     layers: list[Layer],
     n_features: int,
     left_out: Collection[frozenset[Layer]] = (),
+    unexplained: FloatArray | None = None,
 ) -> pd.DataFrame:
     """The pairs of layers that are least what the others lead to expect.
 
@@ -211,19 +212,20 @@ def discordant_pairs(
 
     Parameters
     ----------
-    decomposition : of the RSA correlations of n_layers layers
+    rsa : (n_layers, n_layers) RSA correlations of the layers
     tau : (n_layers, n_layers) weighted Kendall τ of their profiles
     rho : (n_layers,) held-out ρ of each
     layers : (model, number) of each
     n_features : how many numbers a profile has
     left_out : pairs that are not to be named, because an audit changes them
+    unexplained : (n_layers, n_layers) what no feature explains of each RSA; None: not known, and no
+        pair is named for it
 
     Returns kind, layer_a, layer_b ("model:layer"), rsa, tau, above_rsa and above_tau (share of the
     pairs that are below it, ties half), unexplained (share of RSA); at most `MOST` of a kind, the
     most surprising first, a layer in one of them at most. Empty where there are fewer than `FEWEST`
     pairs.
     """
-    rsa, unexplained = decomposition.rsa, decomposition.unexplained
     a, b = np.triu_indices(len(layers), 1)
     models = np.array([model for model, _ in layers], dtype=object)
     if len(set(models)) > 1:
@@ -238,7 +240,9 @@ def discordant_pairs(
     above_rsa, above_tau = (
         (pd.Series(values).rank().to_numpy() - 0.5) / len(values) for values in (of_rsa, of_tau)
     )
-    share = np.divide(unexplained[a, b], of_rsa, out=np.zeros(len(a)), where=of_rsa > 0)
+    share = np.zeros(len(a))
+    if unexplained is not None:
+        share = np.divide(unexplained[a, b], of_rsa, out=share, where=of_rsa > 0)
     named = np.array(
         [
             frozenset((layers[i], layers[j])) not in left_out

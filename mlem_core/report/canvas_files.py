@@ -7,14 +7,28 @@ import re
 from pathlib import Path
 
 # Each imports only what stands before it.
-MODULES = ("dom", "state", "matrix", "chip", "bars", "maps", "words", "canvas")
+MODULES = (
+    "dom",
+    "state",
+    "strip",
+    "matrix",
+    "layermap",
+    "profiles",
+    "scatter",
+    "views",
+    "finding",
+    "bars",
+    "maps",
+    "words",
+    "canvas",
+)
 _CANVAS = Path(__file__).parent / "canvas"
 _IMPORT = re.compile(r"^import .*\n", re.MULTILINE)
 
 
 @functools.cache
 def script() -> str:
-    """The modules as one script, in which `mount(element, data, tell)` draws the canvas.
+    """The modules as one script, in which `mount(element, part, data, tell)` draws a part.
 
     Modules are put one after the other, each in a scope of its own: nothing has to be built.
     """

@@ -132,7 +132,7 @@ def _draw_one(job: Job, status: Status) -> None:
 def _open(job: Job) -> None:
     choices.open_job(job.id)
     _watched().pop(job.id, None)
-    st.switch_page(SCREENS["home"].file)
+    st.switch_page(SCREENS["explore"].file)
 
 
 def _dismiss(job: Job) -> None:

@@ -21,7 +21,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.text import sentence_case
 from mlem_core.base.typing import Progress
-from mlem_core.extending import screens
+from mlem_core.extending import contributions
 
 State = dict[str, list[str]]
 T = TypeVar("T")
@@ -34,8 +34,12 @@ FORM = (
 VIEW = (
     "analysis", "features", "show_models", "show_layers", "a", "b", "colour",
     "term", "which", "mapped", "valued",
-    "order", "similarity", "detail", "part",
-    *(name for screen in screens() for name in screen.choices),
+    "order", "similarity", "detail", "view",
+    *(
+        name
+        for place in (*contributions("screens"), *contributions("panels"))
+        for name in place.choices
+    ),
 )  # fmt: skip
 NAMES = (*FORM, *VIEW)
 MOST_PILLS = 20
@@ -232,19 +236,27 @@ def can_reset() -> bool:
     return any(get(name) for name in VIEW if name != "analysis")
 
 
-def choose_part(label: str, titles: Mapping[str, str], name: str) -> str:
-    """Name of the part of a screen to draw, in sight of the others; by default the first."""
-    names = list(titles)
-    now = get_one(name, names[0])
+def choose_part(label: str, titles: Mapping[str, str], name: str, *, closed: bool = False) -> str:
+    """Name of the part of a screen to draw, in sight of the others.
+
+    By default the first; with `closed` none, which is "", and a second click closes it again.
+    """
+    names, default = list(titles), "" if closed else next(iter(titles))
+    now = get_one(name, default)
     part = st.segmented_control(
         label,
         names,
         format_func=titles.__getitem__,
-        required=True,
+        required=not closed,
         label_visibility="collapsed",
-        **remembered(name, now if now in names else names[0], names[0]),
+        wrap=True,
+        **bound(
+            widget_key(name),
+            now if now in names else default or None,
+            lambda part: put(name, None if part in (None, default) else [part]),
+        ),
     )
-    return str(part)
+    return str(part or "")
 
 
 def inform(text: str) -> None:

@@ -17,18 +17,25 @@ import streamlit as st
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import is_full
 from mlem_core.figures.naming import naming as named
-from pages.parts import background, choices, stored
+from pages.parts import background, choices, screens, stored
 from pages.parts.choices import plain
 
 
 def page(url_path: str, body: Callable[[], None]) -> None:
     """Draw a screen; what goes wrong is one sentence in it, the details go to the log."""
     # The address of a canvas is that of a finding; the form keeps what it knows in the session.
-    held = choices.VIEW if url_path == "home" else (*choices.FORM, *choices.VIEW)
+    held = choices.VIEW if url_path == "explore" else (*choices.FORM, *choices.VIEW)
     choices.sync(url_path, held)
     attempt(background.show_runs)
     attempt(body)
     _keep_what_is_loaded(url_path)
+
+
+def lead(url_path: str) -> None:
+    """Open Explore with what an address of an earlier version showed."""
+    choices.sync(url_path, choices.VIEW)
+    choices.put_all({name: [value] for name, value in screens.MOVED[url_path].items()})
+    st.switch_page(screens.SCREENS["explore"].file)
 
 
 @functools.cache
@@ -66,7 +73,7 @@ def alone(body: Callable[[], None]) -> None:
 @st.fragment
 def folded_part(title: str, symbol: str, name: str, body: Callable[[], None]) -> None:
     """A part of a page that is folded away, and drawn only when it is opened."""
-    part = st.expander(title, icon=f":material/{symbol}:", key=f"folded {name}", on_change="rerun")
+    part = st.expander(title, icon=f":material/{symbol or 'tune'}:", key=f"folded {name}", on_change="rerun")
     if part.open:
         with part:
             attempt(body)
@@ -83,21 +90,24 @@ _STYLE = """<style>
   max-width: 1680px; margin-inline: auto; padding: 4.25rem clamp(1rem, 4vw - .6rem, 4rem) 4rem;
 }
 .st-key-head { gap: .25rem 1rem; }
+[data-testid="stLayoutWrapper"]:has(> .st-key-strip) { position: sticky; top: 3.5rem; z-index: 80; }
+.st-key-strip {
+  background: GROUND; border-bottom: 1px solid LINE; padding: .4rem 0; gap: .25rem .75rem;
+}
 [data-testid="stTopNav"] { width: 100%; }
 [data-testid="stTopNav"] + div { min-width: 0; }
 [data-testid="stTopNav"] > div:has(a[href$="/new"]) { margin-left: auto; order: 9999 !important; }
 a[data-testid="stTopNavLink"][href$="/new"] { background: PRIMARY; color: white; }
 a[data-testid="stTopNavLink"][href$="/new"] span { color: white; font-weight: 600; }
-.st-key-figure-layer-map, .st-key-figure-why-layers {
-  max-width: 1080px;
-}
 .st-key-docs-text { max-width: 56rem; }
 [data-testid="stToastContainer"] { top: auto; bottom: 1rem; }
 .st-key-foot a:not(:hover) { background: transparent; }
 .st-key-foot a p { font-weight: inherit; }
-@media (max-width: 1200px) {
-  .st-key-matrices > * > [data-testid="stHorizontalBlock"] { flex-wrap: wrap; }
-  .st-key-matrices > * > * > [data-testid="stColumn"] { min-width: 100%; }
+@media (max-width: 800px) {
+  .st-key-explore [data-testid="stHorizontalBlock"]:has(> [data-testid="stColumn"]) {
+    flex-direction: column-reverse;
+  }
+  .st-key-explore > * > * > [data-testid="stColumn"] { width: 100%; }
 }
 @media (max-width: 640px) {
   [data-testid="stToolbar"] div:has(> [data-testid="stMainMenu"]) { min-width: 0; }
@@ -162,6 +172,7 @@ def narrow() -> bool:
 def dress() -> None:
     """Give every page the same look."""
     theme, style = st.context.theme.type or "light", _STYLE
-    for name in ("link", "primary"):
-        style = style.replace(name.upper(), str(st.get_option(f"theme.{theme}.{name}Color")))
+    colors = {"link": "link", "primary": "primary", "ground": "background", "line": "border"}
+    for word, name in colors.items():
+        style = style.replace(word.upper(), str(st.get_option(f"theme.{theme}.{name}Color")))
     st.html(style)

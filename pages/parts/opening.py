@@ -1,9 +1,9 @@
-"""Opening of a page's view: the sidebar, where the analysis and a selection of it are chosen."""
+"""Opening of a page's view: its head, and the strip in which a selection is chosen."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,12 +20,11 @@ from mlem_core.base.typing import Layer
 from mlem_core.tasks import analyses, followups, notes
 from mlem_core.tasks.access import view_only
 from mlem_core.tasks.analyses import Job
-from pages.parts import background, choices, frame, stored
+from pages.parts import background, canvas, choices, frame, stored
 from pages.parts.choices import inform, plain
 from pages.parts.screens import SCREENS
 from pages.parts.view import View, open_view
 
-MOST_NAMED = 3  # models; of more their number is said
 NOT_DONE = {
     "queued": "is waiting for its turn; its progress is at the top of this page.",
     "running": "is still running; its progress is at the top of this page.",
@@ -44,7 +43,7 @@ def show_view(url_path: str, body: Callable[[View], None]) -> None:
 
     Parameters
     ----------
-    url_path : of the screen; the canvas has its finding for a title
+    url_path : of the screen
     """
     view = _open_view(url_path)
     if view is not None:
@@ -52,9 +51,7 @@ def show_view(url_path: str, body: Callable[[View], None]) -> None:
 
 
 def _open_view(url_path: str) -> View | None:
-    """Head and sidebar of a view; None where there is nothing to show yet, which it says."""
-    if url_path != "home":
-        st.title(SCREENS[url_path].title)
+    """Head and choices of a view; None where there is nothing to show yet, which it says."""
     done = finished()
     job_id = _chosen(done)
     if job_id is None:
@@ -62,6 +59,8 @@ def _open_view(url_path: str) -> View | None:
     head = st.container(horizontal=True, vertical_alignment="center", key="head")
     analysis = stored.open_analysis(job_id)
     with head:
+        st.markdown(_question(url_path, analysis), width="stretch")
+        _offer_notices(analysis)
         labels = stored.analysis_names()
         st.selectbox(
             "Analysis",
@@ -72,32 +71,32 @@ def _open_view(url_path: str) -> View | None:
             width=260,
             **choices.bound("which analysis", job_id, choices.open_job),
         )
-        _say_what(analysis)
-    with st.sidebar:
+    with st.container(horizontal=True, vertical_alignment="center", key="strip"):
+        if url_path == "explore":
+            with st.container(width="stretch"):
+                canvas.show("strip")
         selection = _choose_selection(analysis)
-        st.button(
-            "Reset",
-            icon=":material/restart_alt:",
-            key="reset",
-            disabled=not choices.can_reset(),
-            on_click=choices.reset,
-            width="stretch",
-            help="Takes back all choices: shows this analysis as it was run. The browser's Back "
-            "takes back the last one.",
-        )
     if not selection.features or not selection.layers:
         what = "feature" if not selection.features else "model and one layer"
-        inform(f"Choose at least one {what} in the sidebar.")
+        inform(f"Choose at least one {what}.")
         return None
-    if url_path == "stimuli":
-        # How features vary together is the same whatever is fitted: with ridge there is no wait.
-        selection = replace(selection, estimator="ridge", interactions=False)
     view = open_view(job_id, selection)
     if view is None:
         return None
     with head:
         _offer_downloads(view)
     return view
+
+
+def _question(url_path: str, analysis: Analysis) -> str:
+    """What a page is for, with what can be clicked on it."""
+    if url_path != "explore":
+        return f"### {SCREENS[url_path].title}"
+    what = many(len(analysis.stimuli), analysis.stimuli.level)
+    return (
+        f"**What makes two models think alike?** :gray[Each cell compares how two layers represent "
+        f"{plain(what)}. Click one.]"
+    )
 
 
 def n_models() -> int:
@@ -142,62 +141,78 @@ def _chosen(done: dict[str, Job]) -> str | None:
 
 
 def _choose_selection(analysis: Analysis) -> Selection:
-    """Selection of the user from an analysis."""
+    """Selection of the user from an analysis: features, models and layers, behind their counts."""
     names = [feature.name for feature in analysis.stimuli.features]
-    features = choices.toggle_many(
-        "Features",
-        stored.feature_titles(names),
-        "features",
-        help="The metric model is fitted again with the features that you keep, from sums over "
-        "the pairs; no language model runs for it.",
-    )
+    kept = choices.get_many("features", names, names)
+    with st.popover(_count(kept, names, "feature"), help="Which features are fitted and shown."):
+        features = choices.toggle_many(
+            "Features",
+            stored.feature_titles(names),
+            "features",
+            help="The metric model is fitted again with the features that you keep, from sums over "
+            "the pairs; no language model runs for it.",
+        )
     ordered = tuple(name for name in names if name in features)
-    return replace(analysis.select(), features=ordered, layers=tuple(_choose_layers(analysis)))
+    layers = tuple(_choose_layers(analysis))
+    if choices.can_reset():
+        st.button(
+            "Reset",
+            icon=":material/restart_alt:",
+            type="tertiary",
+            key="reset",
+            on_click=choices.reset,
+            help="Takes back all choices: shows this analysis as it was run. The browser's Back "
+            "takes back the last one.",
+        )
+    return replace(analysis.select(), features=ordered, layers=layers)
+
+
+def _count(kept: Sequence[Any], names: Sequence[Any], what: str) -> str:
+    """Label of a choice: "8 features", or "7 of 8 features" where some are left out."""
+    some = f"{len(kept)} of " * (len(kept) < len(names))
+    return f"{some}{many(len(names), what)}"
 
 
 def _choose_layers(analysis: Analysis) -> list[Layer]:
     models = list(dict.fromkeys(model for model, _ in analysis.layers))
     numbers = [str(n) for n in sorted({layer for _, layer in analysis.layers})]
-    layers = choices.toggle_many(
-        "Models",
-        stored.model_titles(models),
-        "show_models",
-        help="The models whose layers are shown.",
-    )
-    at = choices.choose_many(
-        "Layers",
-        numbers,
-        "show_layers",
-        [],
-        placeholder="All layers",
-        help="Layer 0 is the embeddings, layer k is what leaves block k. Leave it empty for all "
-        "layers.",
-    )
-    return [
+    kept = choices.get_many("show_models", models, models)
+    with st.popover(_count(kept, models, "model"), help="Which models are shown."):
+        layers = choices.toggle_many(
+            "Models",
+            stored.model_titles(models),
+            "show_models",
+            help="The models whose layers are shown.",
+        )
+    at = choices.get_many("show_layers", numbers, [])
+    selected = [
         (model, layer)
         for model, layer in analysis.layers
         if model in layers and (not at or str(layer) in at)
     ]
+    label = _count(selected, analysis.layers, "layer")
+    with st.popover(label, help="Which layers are shown."):
+        choices.choose_many(
+            "Layers",
+            numbers,
+            "show_layers",
+            [],
+            placeholder="All layers",
+            help="Layer 0 is the embeddings, layer k is what leaves block k. Leave it empty for "
+            "all layers.",
+        )
+        for model in models:
+            shown = [layer for layer in selected if layer[0] == model]
+            if shown:
+                st.caption(plain(stored.names().layers_title(shown)))
+    return selected
 
 
-def _say_what(analysis: Analysis) -> None:
-    """Size of the analysis, in a line, and its notices."""
-    stimuli, names = analysis.stimuli, stored.names()
-    models = list(dict.fromkeys(model for model, _ in analysis.layers))
-    st.page_link(
-        SCREENS["stimuli"].file,
-        label=many(len(stimuli), stimuli.level),
-        help="Opens the stimuli.",
-        width="content",
-    )
-    called = names.models_title(models)
-    parts = [many(len(stimuli.features), "feature"), called]
-    if len(models) > MOST_NAMED:
-        parts[1] = many(len(models), "model")
-    st.caption(plain(" · ".join(parts)), width="content")
+def _offer_notices(analysis: Analysis) -> None:
+    """What to know of the analysis, behind its count."""
     if analysis.notices:
         title, help = many(len(analysis.notices), "note"), "What to know of this analysis."
-        with st.popover(title, icon=":material/info:", key="notes", help=help):
+        with st.popover(title, icon=":material/info:", type="tertiary", key="notes", help=help):
             for notice in analysis.notices:
                 st.markdown(f"- {plain(notice)}")
 
@@ -219,7 +234,7 @@ def _next_steps(latest: Job | None) -> None:
 @st.fragment
 def _offer_downloads(view: View) -> None:
     """A button behind which files of the analysis are made, in the background, and downloaded."""
-    popover = st.container(horizontal=True, horizontal_alignment="right").popover(
+    popover = st.container(horizontal=True, width="content").popover(
         "Download",
         icon=":material/folder_zip:",
         key="downloads",

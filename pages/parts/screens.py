@@ -15,17 +15,20 @@ from mlem_core.report.methods import METHOD, short_citation
 from mlem_core.report.methods import bibtex as entries
 
 _KERNEL = (
-    Screen("home", "Why", "account_tree", wide=True),
-    # Drawn last; where there is no room for all, those at the end are folded away.
-    Screen("new", "New analysis", "add_circle", wide=True),
-    Screen("profiles", "Importance profiles", "show_chart"),
-    Screen("heatmaps", "Similarity heatmaps", "grid_on"),
-    Screen("layers", "Layer map", "hub"),
-    Screen("trust", "Confidence", "verified", page="robustness"),
+    Screen("explore", "Explore", "account_tree"),
     Screen("report", "Report", "description"),
-    Screen("docs", "Docs", "menu_book", wide=True),
-    Screen("stimuli", "Stimuli", "table", listed=False),
+    Screen("new", "New analysis", "add_circle"),
+    Screen("docs", "Docs", "menu_book", listed=False),
 )
+# Addresses of earlier versions, and what Explore shows of each.
+MOVED: dict[str, dict[str, str]] = {
+    "profiles": {"view": "profiles"},
+    "heatmaps": {"view": "heatmap"},
+    "layers": {"view": "map"},
+    "trust": {"detail": "checks"},
+    "because": {"detail": "erase"},
+    "stimuli": {"detail": "stimuli"},
+}
 SCREENS: dict[str, Screen] = {}
 for screen in _KERNEL:
     SCREENS[screen.url_path] = screen
@@ -119,9 +122,10 @@ def example_link() -> None:
 
 
 def links() -> None:
-    """The foot of the sidebar."""
-    with st.sidebar.container(key="foot", horizontal=True, gap="small"):
+    """The foot of each page."""
+    with st.container(key="foot", horizontal=True, gap="small"):
         for name, label, help in (
+            ("readme", "Docs", "How to use the program, page by page."),
             ("glossary", "Glossary", "What the words on these screens mean."),
             ("why", "Method", "What is computed, and what it does not claim."),
             (CITE, "Papers, cite, source", "How to cite the program and the papers."),

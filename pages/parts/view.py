@@ -14,7 +14,7 @@ from mlem_core.analysis.layer_sources import missing_representations
 from mlem_core.analysis.similarities import LayerSimilarity
 from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.extending import screens
+from mlem_core.extending import contributions
 from mlem_core.figures.context import FigureContext, FigureOptions
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.storage.store import Store
@@ -35,7 +35,11 @@ OPTIONS = {
     "color": "colour",
     "feature": "valued",
     "order": "order",
-    **{name: name for screen in screens() for name in screen.choices},
+    **{
+        name: name
+        for place in (*contributions("screens"), *contributions("panels"))
+        for name in place.choices
+    },
 }
 
 

@@ -27,7 +27,7 @@ EXTENSION = Extension(
     ),
     panels=(
         Panel(
-            screen="trust",
+            screen="checks",
             title="Audit of every layer",
             icon="rule",
             figure="audit",

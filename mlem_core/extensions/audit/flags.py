@@ -282,14 +282,14 @@ def check(audit: Audit | None, a: Layer, b: Layer) -> Check:
     """
     claim = "No artefact makes them similar"
     if audit is None:
-        return Check(claim, "not tested", "not checked yet")
+        return Check(claim, "not tested", "artefacts: not checked yet")
     ends = zip(*(audit.pairs[end] for end in COLUMNS[1:5]), strict=True)
     rows = audit.pairs[[{(m, i), (n, j)} == {a, b} for m, i, n, j in ends]]
     if rows.empty:
-        return Check(claim, "not tested", "cannot be checked")
+        return Check(claim, "not tested", "artefacts: cannot be checked")
     flagged = flags(replace(audit, changes=audit.changes.iloc[:0], pairs=rows))
     reasons = tuple(flagged.loc[flagged["measure"] == audit.similarity.name, "reason"])
     checks = many(len(rows), "check")
     if reasons:
-        return Check(claim, "fails", f"fails {len(reasons)} of {checks} of the audit", reasons)
-    return Check(claim, "holds", f"holds in {len(rows)} of {checks} of the audit")
+        return Check(claim, "fails", f"fails {len(reasons)} of {checks}", reasons)
+    return Check(claim, "holds", f"holds in {len(rows)} of {checks}")

@@ -1,6 +1,6 @@
 """Erasing a feature from a layer, and what changes."""
 
-from mlem_core.extending import Command, Extension, Screen
+from mlem_core.extending import Command, Extension, Panel
 
 _HERE = "mlem_core.extensions.erasure"
 
@@ -28,13 +28,13 @@ EXTENSION = Extension(
             runs_analysis=True,
         ),
     ),
-    screens=(
-        Screen(
-            url_path="because",
-            title="Because",
-            symbol="content_cut",
+    panels=(
+        Panel(
+            screen="details",
+            title="Erase a feature",
+            part="erase",
+            show="pages.erasure:show_erasure",
             choices=("erased", "erased_at", "erased_tokens"),
-            page="erasure",
         ),
     ),
     doc="docs/because.md",

@@ -25,7 +25,7 @@ EXTENSION = Extension(
     ),
     panels=(
         Panel(
-            screen="home",
+            screen="analyses",
             title="Compare two analyses",
             show="pages.parts.comparison:offer_comparison",
         ),

@@ -16,7 +16,7 @@ EXTENSION = Extension(
     example=f"{_HERE}.computation:compute_for_example",
     panels=(
         Panel(
-            screen="layer maps",
+            screen="map",
             title="The stimuli in all layers of a model",
             icon="grid_view",
             part="model maps",

@@ -13,8 +13,9 @@ from mlem_core.extensions.stimulus_maps.figures import (
     layer_points,
     sample_sentence,
 )
-from mlem_core.figures.canvas import CANVAS_MAPS, Canvas, CanvasMaps, rounded_lists
+from mlem_core.figures.canvas import CANVAS_MAPS, Canvas, CanvasMaps
 from mlem_core.figures.context import FigureContext
+from mlem_core.figures.layer_views import rounded_lists
 from mlem_core.figures.stimuli import common_levels
 
 

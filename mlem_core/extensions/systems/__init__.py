@@ -50,14 +50,12 @@ EXTENSION = Extension(
             title="Systems",
             symbol="scatter_plot",
             least_models=4,
-            wide=True,
-            after="new",
             choices=("measure", "system_a", "system_b"),
         ),
     ),
     panels=(
         Panel(
-            screen="layers",
+            screen="map",
             title="Groups",
             part="groups",
             tab="groups",

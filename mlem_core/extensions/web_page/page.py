@@ -1,7 +1,7 @@
 """One HTML page with what a screen shows of an analysis: no server, no network, one file.
 
-The canvas is that of Home (`canvas/`), its contributions of every two layers computed beforehand;
-below it stand the profiles, the tables to download and the methods. What is in it is data, packed
+The canvas is that of Explore (`canvas/`), its contributions of every two layers computed beforehand;
+below it stand the distances of systems, the tables to download and the methods. What is in it is data, packed
 into one element of the page and put there as text: names and sentences of users are never markup.
 """
 
@@ -44,7 +44,7 @@ from mlem_core.report.portable import model_names, portable, renamed_context
 # Of more layers the pairs are those that one chooses.
 MOST_LAYERS = 400
 # Beside the canvas, in their order.
-SHOWN = ("profiles", "system_distances")
+SHOWN = ("system_distances",)
 
 
 def write_page(
@@ -114,7 +114,7 @@ def write_page(
         f"{many(len(analysis.stimuli), 'stimulus')}. Made with {made_with}.",
         canvas_style=style(),
         canvas_script=script(),
-        plotly=_packed(get_plotlyjs()),
+        plotly=_packed(get_plotlyjs() if content["figures"] else ""),
         content=_packed(json.dumps(content)),
     )
     with replacing(Path(target)) as temporary:

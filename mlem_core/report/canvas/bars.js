@@ -15,7 +15,8 @@ export function bars(state, root, tip) {
       const start = end;
       end += term.value;
       const sure = term.lower !== null;
-      return { ...term, start, end, low: sure ? start + term.lower : null, high: sure ? start + term.upper : null };
+      const reach = term.reach == null ? null : start + term.reach;
+      return { ...term, start, end, reach, low: sure ? start + term.lower : null, high: sure ? start + term.upper : null };
     });
   }
 
@@ -23,7 +24,7 @@ export function bars(state, root, tip) {
     const terms = laid();
     root.hidden = !terms.length;
     if (!terms.length) return;
-    const ends = terms.flatMap(one => [one.start, one.end, one.low ?? 0, one.high ?? 0]);
+    const ends = terms.flatMap(one => [one.start, one.end, one.low ?? 0, one.high ?? 0, one.reach ?? 0]);
     const low = Math.min(0, ...ends), high = Math.max(...ends, 0.01), span = high - low;
     const at = value => `${(100 * (value - low)) / span}%`;
     const part = value => `${(100 * value) / span}%`;
@@ -39,6 +40,8 @@ export function bars(state, root, tip) {
         whisker.style.left = at(one.low);
         whisker.style.width = part(one.high - one.low);
       }
+      const reach = one.reach === null ? null : make("i", { class: "reach" });
+      if (reach) reach.style.left = at(one.reach);
       const sign = one.value >= 0.005 ? "+" : "";
       const text = one.kind === "open" || (open && one.kind === "rest") ? "" : sign + fraction(one.value);
       const number = make("span", { class: "value", text });
@@ -51,7 +54,7 @@ export function bars(state, root, tip) {
         onpointerleave: leave, onfocus: () => state.set("pointed", one.name), onblur: leave,
         onclick: () => choose(one),
       }, make("span", { class: "name", text: one.label, title: one.label }),
-      make("span", { class: "track" }, bar, whisker, number));
+      make("span", { class: "track" }, bar, reach, whisker, number));
     }));
     const step = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5].find(size => span / size <= 9) ?? 0.5;
     const ticks = [];
@@ -61,8 +64,9 @@ export function bars(state, root, tip) {
       ticks.push(mark);
     }
     const name = state.data.similarity[0].name;
+    const dashed = terms.some(one => one.reach !== null) ? "; dashed: what random labels reach" : "";
     axis.replaceChildren(make("div", { class: "ticks" }, ...ticks),
-      make("div", { class: "title", text: `contribution to ${name}${name === "RSA" ? " (ρ)" : ""}` }));
+      make("div", { class: "title", text: `contribution to ${name}${name === "RSA" ? " (ρ)" : ""}${dashed}` }));
     light();
   }
 
@@ -75,7 +79,7 @@ export function bars(state, root, tip) {
 
   function point(one, event) {
     if (state.pointed !== one.name) state.set("pointed", one.name);
-    const own = one.name === "unexplained" && !state.data.alone ? ["Click for the pairs of stimuli behind it."] : [];
+    const own = one.name === "unexplained" && !state.data.alone ? ["Click for the pairs behind it."] : [];
     tip.show(event, said(one), ...own);
   }
 
@@ -100,7 +104,7 @@ export function bars(state, root, tip) {
     root.classList.toggle("stale", !answered(state));
   }
 
-  state.listen(what => {
+  state.listen(root, what => {
     if (what === "data") redraw();
     else if (["feature", "pointed", "pair"].includes(what)) light();
   });

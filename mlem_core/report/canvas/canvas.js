@@ -1,53 +1,58 @@
-// The canvas: why two layers are similar. `mount` draws it into an element, from data alone.
+// The canvas: what makes two layers similar. Its parts stand in one page, or in places of their own,
+// and share what is chosen. `mount` draws a part into an element, from data alone.
 
 import { bars } from "./bars.js";
-import { finding } from "./chip.js";
 import { make, tooltip } from "./dom.js";
+import { finding } from "./finding.js";
 import { map } from "./maps.js";
-import { matrix } from "./matrix.js";
 import { newState, receive } from "./state.js";
+import { strip } from "./strip.js";
+import { views } from "./views.js";
 import { words } from "./words.js";
 
 const mounted = new WeakMap();
 
-// Draw data (of `canvas_data`) into an element, or into what is there of it already.
-// tell("pair", ["model:3", "other:5"]) and tell("details", TERM) say what was chosen.
-export function mount(element, data, tell) {
-  let canvas = mounted.get(element);
-  if (!canvas || !canvas.root.isConnected) {
-    canvas = build(element, data.maps !== null);
-    mounted.set(element, canvas);
-  }
-  canvas.state.tell = tell;
-  receive(canvas.state, data);
+// The state of this window, which parts of different scripts share.
+export function sharedState() {
+  window.mlemCanvas ??= newState();
+  return window.mlemCanvas;
 }
 
-// Without an extension that adds maps of the stimuli, `data.maps` is null and there is no place for them.
-function build(element, hasMaps) {
-  const state = newState(() => {});
-  const root = make("div", { class: "canvas" });
-  element.append(root);
-  const tip = tooltip(root);
-  const part = (name, label) => {
-    const section = make("section", { class: name, "aria-label": label });
-    root.append(section);
-    return section;
-  };
-  const left = part("all", "Similarity of all layers"), right = part("two", "The two layers");
-  const redraw = [matrix(state, left, tip)];
-  finding(state, right);
-  const sums = make("div", { class: "bars" });
-  right.append(sums);
-  bars(state, sums, tip);
-  if (hasMaps) {
-    const below = part("maps", "Maps of the stimuli in both layers");
+// Draw a part: "strip" (A and B), "views" (all layers), "finding" (the two), "maps" (their stimuli).
+// Data (of `canvas_data`) goes to all parts. tell(EVENT, VALUE) says what was chosen: "pair"
+// (["model:3", "other:5"]), "view", "details" (of a term, "checks" or "rest"), "figure".
+export function mount(element, part, data, tell) {
+  const state = sharedState();
+  if (!mounted.get(element)?.isConnected) {
+    const root = make("section", { class: `canvas ${part}` });
+    element.append(root);
+    mounted.set(element, root);
+    build(state, root, part);
+  }
+  if (tell) state.tell = tell;
+  if (data) receive(state, data);
+}
+
+function build(state, root, part) {
+  const tip = tooltip(root), redraw = [];
+  root.classList.add("empty");
+  state.listen(root, () => root.classList.remove("empty"));
+  if (part === "strip") strip(state, root);
+  if (part === "views") redraw.push(views(state, root, tip));
+  if (part === "finding") {
+    finding(state, root);
+    const sums = make("div", { class: "bars" });
+    root.append(sums);
+    bars(state, sums, tip);
+  }
+  if (part === "maps") {
     for (const side of [0, 1]) {
       const figure = make("div", { class: "map" });
-      below.append(figure);
+      root.append(figure);
       redraw.push(map(state, figure, side, tip));
     }
     const aside = make("aside", { "aria-label": "Stimuli" });
-    below.append(aside);
+    root.append(aside);
     words(state, aside);
   }
   const again = () => redraw.forEach(each => each());
@@ -55,5 +60,4 @@ function build(element, hasMaps) {
   // A change of the theme changes the colours of what is drawn.
   new MutationObserver(again).observe(document.documentElement, { attributes: true });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => setTimeout(again, 300));
-  return { root, state };
 }

@@ -11,6 +11,34 @@ export function make(tag, attributes = {}, ...children) {
   return element;
 }
 
+// An element of a drawing by vectors.
+export function vector(tag, attributes = {}, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "text") element.textContent = value;
+    else if (value !== false && value != null) element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.filter(child => child != null));
+  return element;
+}
+
+// The letter of a layer in its ring, at a place of a drawing.
+export function badge(side, x, y, radius = 7) {
+  return vector("g", { class: side ? "badge b" : "badge a", "pointer-events": "none" },
+    vector("circle", { cx: x, cy: y, r: radius }),
+    vector("text", { x, y: y + 3.5, "text-anchor": "middle", text: "AB"[side] }));
+}
+
+// Steps of an axis: at most so many round numbers between two ends.
+export function steps(low, high, most) {
+  const span = high - low || 1;
+  const step = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1].find(size => span / size <= most) ?? 1;
+  const ticks = [];
+  for (let at = Math.ceil(low / step - 1e-9) * step; at <= high + 1e-9; at += step) ticks.push(at);
+  return ticks.map(tick => ({ at: tick, text: Math.abs(tick) < 1e-9 ? "0" : fraction(tick, step < 0.1 ? 2 : 1) }));
+}
+
 // ".77", "−.05", "1.00"
 export function fraction(value, digits = 2) {
   const text = Math.abs(value).toFixed(digits);
@@ -25,7 +53,7 @@ export function theme(element) {
   return {
     ground, dark: lightness(ground) < 0.5,
     ink: of("--ink", "#1b2430"), mute: of("--mute", "#5b6472"), line: of("--line", "#d8dce2"),
-    accent: of("--accent", "#0b63a5"), field: of("--field", "#f4f5f7"), font: of("--font", "sans-serif"),
+    accent: of("--accent", "#0b63a5"), a: of("--a", "#b84a00"), b: of("--b", "#6a4c93"), field: of("--field", "#f4f5f7"), font: of("--font", "sans-serif"),
   };
 }
 

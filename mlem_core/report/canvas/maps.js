@@ -1,7 +1,7 @@
-// The two maps of the stimuli: linked, coloured by a feature, with a slider along the layers.
+// The two maps of the stimuli, linked and coloured by a feature: of A and of B.
 
 import { between, make, sentence, surface, theme } from "./dom.js";
-import { blocks, choosePair, colouring } from "./state.js";
+import { colouring } from "./state.js";
 
 const DOT = 3, NEAR = 14, MISSING = "#9aa2ad";
 
@@ -15,46 +15,22 @@ export function colours(data, feature) {
 }
 
 export function map(state, root, side, tip) {
-  const name = make("select", { "aria-label": `Model of the ${side ? "second" : "first"} map` });
-  const slider = make("input", { type: "range", min: 0, step: 1 });
-  const at = make("span", { class: "at" });
+  const name = make("p", { class: "layer" });
   const canvas = make("canvas", { tabindex: 0, role: "application" });
   const wait = make("p", { class: "wait", text: "Laying out the stimuli …", hidden: true });
-  root.append(make("div", { class: "layer" }, name, slider, at), make("div", { class: "field" }, canvas, wait));
+  root.append(name, make("div", { class: "field" }, canvas, wait));
   let points = null; // x and y in pixels of each stimulus
   let view = { scale: 1, x: 0, y: 0 }, lasso = null, drag = null, queued = false;
   const size = () => ({ width: canvas.parentElement.clientWidth, height: canvas.parentElement.clientHeight });
 
   const place = () => state.pair[side];
-  const own = () => blocks(state.data).get(state.data.layers[place()].model);
 
-  function controls() {
-    const { layers, models } = state.data, layer = layers[place()], places = own();
-    name.replaceChildren(...Object.entries(models).map(([model, called]) =>
-      make("option", { value: model, text: called, selected: model === layer.model })));
-    slider.max = places.length - 1;
-    slider.value = places.indexOf(place());
-    slider.setAttribute("aria-label", `Layer of ${models[layer.model]}`);
-    slider.setAttribute("aria-valuetext", layer.title);
-    at.textContent = layer.tick === String(layer.number) ? `layer ${layer.number}` : layer.tick;
+  function title() {
+    const layer = state.data.layers[place()];
+    name.replaceChildren(make("span", { class: side ? "letter b" : "letter a", text: "AB"[side] }), ` ${layer.title}`);
     canvas.setAttribute("aria-label", `Map of ${state.data.called} in `
       + `${layer.title}: close points are represented similarly. Arrow keys go from one to the next.`);
   }
-
-  function choose(one, wait = 0) {
-    const pair = [...state.pair];
-    pair[side] = one;
-    choosePair(state, ...pair, wait);
-  }
-  name.addEventListener("change", () => {
-    const places = blocks(state.data).get(name.value), other = state.pair[1 - side];
-    const same = places[Math.min(Number(slider.value), places.length - 1)];
-    choose(same === other ? places.find(one => one !== other) ?? same : same);
-  });
-  slider.addEventListener("input", () => {
-    const one = own()[Number(slider.value)];
-    if (one === state.pair[1 - side]) controls(); else choose(one, 80);
-  });
 
   // Both axes have one scale, as only distances mean something.
   function lay() {
@@ -240,12 +216,12 @@ export function map(state, root, side, tip) {
   });
   canvas.addEventListener("blur", () => tip.hide());
 
-  state.listen(what => {
+  state.listen(root, what => {
     if (what === "data" || what === "pair") {
-      controls();
+      title();
       lay();
     }
-    if (what !== "measure") draw();
+    if (["data", "pair", "feature", "pointed", "word", "marked"].includes(what)) later();
   });
   return () => { if (state.data) { lay(); draw(); } };
 }

@@ -1,21 +1,28 @@
-// What is chosen on the canvas, and who is told when it changes.
+// What is chosen on the canvas, shared by its parts, and who is told when it changes.
 
-export function newState(tell) {
-  const listeners = [];
+export function newState() {
+  let listeners = [];
   return {
     data: null, // as `mlem_core.figures.canvas.canvas_data` makes it
-    pair: [0, 0], // places of the two layers, at once after a click
-    measure: 0, // which of the two matrices
+    pair: [0, 0], // places of A and B, at once after a click
+    side: 1, // which of the two a click on one layer moves
+    view: "heatmap", // of all layers
+    measure: 0, // which of the two similarities
+    open: null, // families whose layers the matrix shows; null: as many as there is room for
     feature: null, // that colours the maps until another one is chosen
     pointed: null, // term under the pointer or with the focus
     word: null, // stimulus that is ringed
     marked: new Set(), // stimuli of a lasso or a search
-    tell,
-    listen(listener) { listeners.push(listener); },
-    // What changes: "data", "pair", "measure", "feature", "pointed", "word" or "marked".
+    tell: () => {},
+    // A part listens as long as it stands in the page; what is known already it hears at once.
+    listen(root, listener) {
+      listeners = [...listeners.filter(([place]) => place.isConnected), [root, listener]];
+      if (this.data) listener("data");
+    },
+    // What changes: a name of the above.
     set(what, value) {
       this[what] = value;
-      for (const listener of listeners) listener(what);
+      for (const [root, listener] of listeners) if (root.isConnected) listener(what);
     },
   };
 }
@@ -40,23 +47,59 @@ export function choosePair(state, one, other, wait = 0) {
   state.waiting = setTimeout(() => state.tell("pair", [name(one), name(other)]), wait);
 }
 
+// Move A or B to a layer; where the other one is there, they change places.
+export function moveTo(state, layer, side = state.side, wait = 0) {
+  const pair = [...state.pair];
+  if (pair[1 - side] === layer) pair[1 - side] = pair[side];
+  pair[side] = layer;
+  choosePair(state, ...pair, wait);
+}
+
 // Take new data; what was chosen of the same stimuli stays.
 export function receive(state, data) {
   const same = state.data && state.data.stimuli === data.stimuli;
   if (!same) {
     Object.assign(state, { feature: data.colour, word: null, marked: new Set(), pointed: null });
   }
+  const layers = each => each && each.layers.map(layer => `${layer.model}:${layer.number}`).join();
+  if (layers(state.data) !== layers(data)) state.open = null;
   clearTimeout(state.waiting);
   state.pair = data.pair;
+  if (data.view) state.view = data.view;
   state.set("data", data);
 }
 
 // Places of the layers of each model, in the order of the layers.
 export function blocks(data) {
-  const found = new Map();
+  const places = new Map();
   data.layers.forEach((layer, place) => {
-    if (!found.has(layer.model)) found.set(layer.model, []);
-    found.get(layer.model).push(place);
+    if (!places.has(layer.model)) places.set(layer.model, []);
+    places.get(layer.model).push(place);
   });
-  return found;
+  return places;
+}
+
+// Models of each family, in the order of the layers.
+export function families(data) {
+  const models = new Map();
+  for (const model of blocks(data).keys()) {
+    const { family } = data.models[model];
+    if (!models.has(family)) models.set(family, []);
+    models.get(family).push(model);
+  }
+  return models;
+}
+
+const unpacked = new Map();
+
+// The similarity of two layers, from the hundredths of the upper triangle; null: not defined.
+export function similarity(data, measure, i, j) {
+  const { values } = data.similarity[measure], n = data.layers.length;
+  if (!unpacked.has(values)) {
+    if (unpacked.size > 8) unpacked.clear();
+    unpacked.set(values, Int8Array.from(atob(values), letter => letter.charCodeAt(0)));
+  }
+  const [a, b] = i < j ? [i, j] : [j, i];
+  const hundredths = unpacked.get(values)[a * n - (a * (a - 1)) / 2 + b - a];
+  return hundredths === -128 ? null : hundredths / 100;
 }

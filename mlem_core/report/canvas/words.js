@@ -92,7 +92,7 @@ export function words(state, root) {
     legend.replaceChildren(make("li", {}, String(Math.min(...there)), bar, String(Math.max(...there))), ...missing);
   }
 
-  state.listen(what => {
+  state.listen(root, what => {
     if (what === "data") {
       const label = state.data.words ? "Search a word" : `Search the ${state.data.called}`;
       search.placeholder = label;

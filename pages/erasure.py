@@ -1,4 +1,4 @@
-"""Because: a feature is erased from a layer of a model, and what that changes."""
+"""The drawer in which a feature is erased from a layer of a model, and what that changes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from mlem_core.base.typing import layer_name, parse_layer
 from mlem_core.extensions.erasure.figures import selected_erasure
 from pages.parts import background, choices, exporting, stored
 from pages.parts.choices import inform, plain
-from pages.parts.opening import view_page
 from pages.parts.view import View
 
 
-def _show_because(view: View) -> None:
+def show_erasure(view: View) -> None:
+    """The choice of the feature and the layer, and the result or the button that computes it."""
     able = _layers(view)
     if not able:
         inform(
@@ -91,6 +91,3 @@ def _offer(view: View, options: dict[str, str]) -> None:
         "Erase it",
         "Runs the model about 45 times, in the background; minutes for a small model.",
     )
-
-
-view_page("because", _show_because)

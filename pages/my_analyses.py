@@ -1,4 +1,4 @@
-"""Home: the canvas of two layers of an analysis, and the table of one's analyses."""
+"""My analyses: a row for each, to be opened, renamed, compared, duplicated or deleted."""
 
 from __future__ import annotations
 
@@ -17,22 +17,16 @@ from mlem_core.tasks.access import view_only
 from mlem_core.tasks.analyses import Job
 from mlem_core.tasks.notes import Notes
 from pages.form import state
-from pages.parts import background, choices, frame, opening, stored
+from pages.parts import background, choices, frame, stored
 from pages.parts.choices import plain
 from pages.parts.screens import SCREENS
-from pages.parts.why import show_pair
 
 MOST_LISTED = 6
 WIDTHS = (0.6, 2.4, 1.3, 2.4, 0.9, 0.8, 1.1, 1.1)  # of the columns
 LARGEST = "The largest RSA of two layers of different models, or groups of models."
 
 
-def home_body() -> None:
-    opening.show_view("home", show_pair)
-    frame.attempt(_show_my_analyses)
-
-
-def _show_my_analyses() -> None:
+def show_my_analyses() -> None:
     """The heading, a row for each analysis, and Undo after a deletion."""
     jobs = analyses.recent(stored.store())
     names = stored.analysis_names()
@@ -52,7 +46,7 @@ def _show_my_analyses() -> None:
             frame.attempt(partial(_line, job, names))
 
     lines(visible[:MOST_LISTED])
-    for panel in extending.panels("home"):
+    for panel in extending.panels("analyses"):
         frame.attempt(extending.resolve(panel.show))
     for rest, title, icon in (
         (visible[MOST_LISTED:], "{} more", "history"),
@@ -200,6 +194,3 @@ def _offer_undo() -> None:
         ):
             deletion.restore(job.id, stored.store())
             st.rerun()
-
-
-frame.page("home", home_body)

@@ -1,0 +1,148 @@
+"""Content of the four views of all layers, which the canvas draws: profiles, map, surprises.
+
+The matrix is in `canvas`; the scatter of two layers is drawn from the profiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mlem_core.base.text import fraction, percent
+from mlem_core.base.typing import FloatArray, Layer, parse_layer
+from mlem_core.figures.context import FigureContext
+from mlem_core.figures.profiles import Line, profile_lines
+from mlem_core.figures.style import feature_colors
+from mlem_core.figures.terms import decomposition
+from mlem_core.inference.intervals import with_bounds
+from mlem_core.measures.decomposition import discordant_pairs
+
+# Beyond this stress a map of the layers shows what is not there; their neighbours are listed.
+MOST_STRESS = 0.2
+MOST_LINKS = 3
+KINDS = {
+    "distances": "More similar by distances than by features",
+    "features": "More similar by features than by distances",
+    "unexplained": "Similar, and hardly explained by these features",
+}
+
+
+def importance_content(context: FigureContext) -> dict[str, Any]:
+    """Importance of each feature in each layer: values, 95 % intervals or spreads over folds.
+
+    Lists are by feature, then by layer in the order of the selection; None where there is none.
+    """
+    results, layers, terms = context.results, context.selection.layers, context.terms
+    tests = context.score_tests
+    lines = profile_lines(
+        results.importance, results.scores, None if tests is None else tests.table
+    )
+    colors = feature_colors(terms)
+    features = []
+    for name in terms:
+        values = _of_layers(lines, "importance", name, layers)
+        if np.isfinite(values).any():
+            mean, lower, upper = values
+            features.append(
+                {
+                    "name": name,
+                    "label": context.names.feature(name),
+                    "color": colors[name],
+                    "values": rounded_lists(mean),
+                    "lower": rounded_lists(lower),
+                    "upper": rounded_lists(upper),
+                }
+            )
+    return {
+        "features": features,
+        "spread": f"95 % CI over {context.over}" if context.over else "± 1 sd over folds",
+        "rho": rounded_lists(_of_layers(lines, "rho", "", layers)[0]),
+        "ceiling": rounded_lists(_of_layers(lines, "ceiling", "", layers)[0]),
+    }
+
+
+def _of_layers(
+    lines: Mapping[Any, Line], quantity: str, feature: str, layers: tuple[Layer, ...]
+) -> FloatArray:
+    """Mean, lower and upper end of a quantity in each layer (3, n_layers), NaN where absent."""
+    values = np.full((3, len(layers)), np.nan)
+    for place, (model, number) in enumerate(layers):
+        line = lines.get((model, quantity, feature))
+        if line is not None and number in line.x:
+            at = int(np.flatnonzero(line.x == number)[0])
+            values[:, place] = line.mean[at], line.lower[at], line.upper[at]
+    return values
+
+
+def layer_map_content(context: FigureContext) -> list[dict[str, Any] | None]:
+    """Map of the layers by RSA and by their profiles: x, y and stress, in the order of the layers.
+
+    None where there is no map of the similarity that is shown, or its stress is above
+    `MOST_STRESS`.
+    """
+    results = context.results
+    maps: list[dict[str, Any] | None] = []
+    for measure in ("rsa", "profiles"):
+        stress = results.map_stress.get(measure, np.nan)
+        if (measure == "rsa" and context.compared is not None) or not stress <= MOST_STRESS:
+            maps.append(None)
+            continue
+        points = results.layer_map[results.layer_map["measure"] == measure]
+        points = points.set_index(["model", "layer"]).loc[list(context.selection.layers)]
+        x, y = (rounded_lists(points[axis].to_numpy()) for axis in ("x", "y"))
+        maps.append({"x": x, "y": y, "stress": round(float(stress), 3)})
+    return maps
+
+
+def surprising_pairs(context: FigureContext, *, explained: bool = True) -> pd.DataFrame:
+    """Pairs of layers on which both similarities disagree, or that no feature explains.
+
+    The table of `discordant_pairs`, with intervals where they are known. `explained` computes what
+    explains every two layers, which takes a second for fifty of them; without it the pairs that
+    nothing explains are not among them.
+    """
+    results, layers = context.results, list(context.selection.layers)
+    rho = results.scores.groupby(["model", "layer"])["rho"].mean()
+    table = discordant_pairs(
+        results.similarity_rsa.to_numpy(),
+        results.similarity_profiles.to_numpy(),
+        rho[layers].to_numpy(),
+        layers,
+        results.n_profile_features,
+        {frozenset(pair) for pair in context.reasons("rsa")},
+        unexplained=decomposition(context).unexplained if explained else None,
+    )
+    return table if context.intervals is None else with_bounds(table, context.intervals, layers)
+
+
+def surprise_sentence(row: Mapping[str, Any]) -> str:
+    """Similarities of a row of `surprising_pairs`, in words."""
+    rsa = f"RSA {fraction(row['rsa'])}"
+    if "rsa_lower" in row:
+        rsa += f" [{fraction(row['rsa_lower'])}, {fraction(row['rsa_upper'])}]"
+    if row["kind"] == "unexplained":
+        return f"{rsa}, {percent(row['unexplained'])} of it unexplained"
+    above = f"{rsa} (above {percent(row['above_rsa'])} of pairs), τ {fraction(row['tau'])}"
+    return f"{above} (above {percent(row['above_tau'])})"
+
+
+def surprise_content(context: FigureContext) -> list[dict[str, Any]]:
+    """The first surprises as links: places of the two layers, and why they surprise."""
+    places = {layer: place for place, layer in enumerate(context.selection.layers)}
+    links = []
+    for row in surprising_pairs(context, explained=False).head(MOST_LINKS).to_dict("records"):
+        pair = [places[parse_layer(row[side])] for side in ("layer_a", "layer_b")]
+        sentence = surprise_sentence({str(name): value for name, value in row.items()})
+        links.append({"pair": pair, "why": f"{KINDS[row['kind']]}: {sentence}."})
+    return links
+
+
+def rounded_lists(values: FloatArray) -> Any:
+    """Lists of numbers with three decimals; None for what is no number."""
+    rounded = np.round(np.asarray(values, dtype=np.float64), 3) + 0.0
+    listed = rounded.astype(object)
+    listed[~np.isfinite(rounded)] = None
+    return listed.tolist()

@@ -1,0 +1,139 @@
+"""The canvas as elements of a page: A and B, all layers, the finding, and maps of the stimuli.
+
+The one place that knows both its sources and Streamlit. Its parts share what is chosen in the
+browser; only that of all layers gets data, and is heard.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import streamlit as st
+
+from mlem_core.base.errors import InputError
+from mlem_core.base.text import percent
+from mlem_core.figures.canvas import canvas_data, canvas_maps, compute_map, lacking_maps
+from mlem_core.figures.context import FigureContext
+from mlem_core.inference.explanation_text import settled
+from mlem_core.report.canvas_files import script, style
+from mlem_core.tasks.followups import Followup
+from pages.parts import background, choices, exporting
+from pages.parts.view import View, chosen_similarity, select_pair
+
+_ENTRY = """
+export default function ({ data, parentElement, setTriggerValue }) {
+  const content = data?.length ? JSON.parse(new TextDecoder().decode(data)) : null;
+  mount(parentElement.querySelector(".holder"), "PART", content, content && setTriggerValue);
+}
+"""
+_HOLDER = '<div class="holder" style="container-type: inline-size"></div>'
+# The views of all layers, the first one shown, each with the figure that is its export.
+VIEWS = {
+    "heatmap": "similarity",
+    "map": "layer_maps",
+    "profiles": "profiles",
+    "scatter": "compare",
+}
+OFTEN = 1.0  # seconds between two looks at how far it is
+
+
+def show(part: str, content: bytes = b"", **events: Any) -> None:
+    """A part of the canvas: "strip", "views", "finding" or "maps"."""
+    if part == "maps" and canvas_maps() is None:
+        return
+    code = script() + _ENTRY.replace("PART", part)
+    component = st.components.v2.component(f"canvas_{part}", html=_HOLDER, css=style(), js=code)
+    # As bytes: Streamlit would write the same text twice.
+    component(data=content, key=f"canvas {part}", **events)
+
+
+def chosen_view() -> str:
+    """The view of all layers that is shown."""
+    view = choices.get_one("view", "heatmap")
+    return view if view in VIEWS else "heatmap"
+
+
+def show_views(view: View) -> None:
+    """All layers in the view that is chosen, and what the canvas waits for."""
+    shown = view.shown(similarity=chosen_similarity())
+    work = _pending_work(view, shown)
+    progress = _progress(work)
+    content = {**canvas_data(shown, progress), "view": chosen_view()}
+
+    def event(name: str) -> Any:
+        return st.session_state["canvas views"][name]
+
+    def open_details() -> None:
+        detail = event("details")
+        if detail in ("checks", "rest"):
+            choices.put("detail", [detail])
+        else:
+            choices.put_all({"detail": ["pairs"], "term": [detail]})
+
+    def keep_figure() -> None:
+        st.session_state["figure to export"] = event("figure")
+
+    show(
+        "views",
+        json.dumps(content).encode(),
+        on_pair_change=lambda: select_pair(view, *event("pair")),
+        on_view_change=lambda: choices.put("view", [event("view")]),
+        on_details_change=open_details,
+        on_figure_change=keep_figure,
+    )
+    if figure := st.session_state.pop("figure to export", ""):
+        exporting.export_dialog(view, VIEWS.get(figure, figure), similarity=chosen_similarity())
+    _wait(shown, work, progress)
+
+
+def _pending_work(view: View, shown: FigureContext) -> Followup | None:
+    """The work that gives the two layers their intervals and chance; None where they have them."""
+    if settled(shown.why):
+        return None
+    (a, b), by = shown.pair, shown.why.similarity.name
+    options = {"a": a, "b": b, "features": view.features, "similarity": by}
+    return view.work("error-bars", options)
+
+
+def _progress(work: Followup | None) -> str:
+    """How far some work is, in tenths; empty before it has begun."""
+    stages = [] if work is None else work.status().stages
+    return f" {percent(stages[-1].done * 10 // max(stages[-1].total, 1) / 10)}" if stages else ""
+
+
+def _wait(shown: FigureContext, work: Followup | None, progress: str) -> None:
+    """Have made what the canvas lacks: intervals and chance of the two layers, and their maps."""
+    maps = lacking_maps(shown)
+    background.give_way(work)
+    if work is not None and (not work.folder.exists() or work.status().state == "cancelled"):
+        with contextlib.suppress(InputError, OSError):
+            background.begin_ahead(work)
+    if maps or (work is not None and work.status().state in background.UNDER_WAY):
+        st.fragment(_arrive, run_every=OFTEN)(shown, work, maps, progress, [])
+
+
+def _arrive(
+    shown: FigureContext,
+    work: Followup | None,
+    maps: list[Any],
+    progress: str,
+    looked: list[bool],
+) -> None:
+    """Draw the canvas anew once what it lacked is there, or its work has gone on.
+
+    Not in the run that draws the page (`looked` is empty): the canvas is left time to appear, and
+    a click on what stands below it is heard.
+    """
+    if not looked:
+        looked.append(True)
+        return
+    made = False
+    for layer in maps:
+        with contextlib.suppress(InputError):
+            compute_map(shown, layer)
+            made = True
+    done = work is not None and work.status().state not in background.UNDER_WAY
+    if made or done or _progress(work) != progress:
+        st.rerun()
