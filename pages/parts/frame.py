@@ -104,6 +104,8 @@ a[data-testid="stTopNavLink"][href$="/new"] span { color: white; font-weight: 60
 .st-key-foot a:not(:hover) { background: transparent; }
 .st-key-foot a p { font-weight: inherit; }
 @media (max-width: 800px) {
+  [data-testid="stLayoutWrapper"]:has(> .st-key-strip) { position: static; }
+  .st-key-strip > :first-child { min-width: 100%; }
   .st-key-explore [data-testid="stHorizontalBlock"]:has(> [data-testid="stColumn"]) {
     flex-direction: column-reverse;
   }
