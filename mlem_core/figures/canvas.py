@@ -125,20 +125,17 @@ def _shared_content(context: FigureContext) -> Canvas:
 
 
 def _models(context: FigureContext) -> dict[str, dict[str, str]]:
-    """Name of each model, its family, and its short name inside the family."""
+    """Name of each model, its family or group, and what it is called inside that."""
     names, models = context.names, list(dict.fromkeys(m for m, _ in context.selection.layers))
-    families = {model: names.groups.get(model, model.partition("@")[0]) for model in models}
     content = {}
-    for model, family in families.items():
-        called, first = names.model(model), names.models.get(family, family)
-        member = called.removeprefix(first).lstrip(" ,@").removeprefix("seed").strip()
-        alone = list(families.values()).count(family) == 1
-        content[model] = {
-            "name": called,
-            "family": called if alone else first,
-            "member": "" if alone else member or "0",
-        }
-    return content
+    for family, variants in names.families(models).items():
+        for model, variant in variants.items():
+            content[model] = {
+                "name": names.model(model),
+                "family": names.groups.get(model, family),
+                "member": variant.removeprefix("seed "),
+            }
+    return {model: content[model] for model in models}
 
 
 def thumbnail(rsa: FloatArray) -> NDArray[np.uint8]:

@@ -73,7 +73,9 @@ def alone(body: Callable[[], None]) -> None:
 @st.fragment
 def folded_part(title: str, symbol: str, name: str, body: Callable[[], None]) -> None:
     """A part of a page that is folded away, and drawn only when it is opened."""
-    part = st.expander(title, icon=f":material/{symbol or 'tune'}:", key=f"folded {name}", on_change="rerun")
+    part = st.expander(
+        title, icon=f":material/{symbol or 'tune'}:", key=f"folded {name}", on_change="rerun"
+    )
     if part.open:
         with part:
             attempt(body)

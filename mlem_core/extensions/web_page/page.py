@@ -1,8 +1,9 @@
 """One HTML page with what a screen shows of an analysis: no server, no network, one file.
 
-The canvas is that of Explore (`canvas/`), its contributions of every two layers computed beforehand;
-below it stand the distances of systems, the tables to download and the methods. What is in it is data, packed
-into one element of the page and put there as text: names and sentences of users are never markup.
+The canvas is that of Explore, its contributions of every two layers computed beforehand; below it
+stand the distances of systems, the tables to download and the methods. What is in it is data,
+packed into one element of the page and put there as text: names and sentences of users are never
+markup.
 """
 
 from __future__ import annotations
