@@ -10,7 +10,7 @@ import numpy as np
 import streamlit as st
 
 from mlem_core import extending
-from mlem_core.base.text import fraction, listed
+from mlem_core.base.text import fraction
 from mlem_core.figures.canvas import thumbnail
 from mlem_core.tasks import analyses, deletion, notes
 from mlem_core.tasks.access import view_only
@@ -77,9 +77,9 @@ def _line(job: Job, names: dict[str, str]) -> None:
             lines = "  \n".join(plain(line) for line in note.splitlines())
             name.caption(f":material/sticky_note_2: {lines}")
         when.markdown("" if job.start_time is None else f"{job.start_time:%d %b %Y, %H:%M}")
-        models.markdown(plain(listed(there, most=3)))
+        models.markdown(plain(stored.names().models_title(there)))
         if left_out:
-            models.caption(plain(f"Left out: {listed(left_out, most=3)}."))
+            models.caption(plain(f"Left out: {stored.names().models_title(left_out)}."))
         if contents is not None:
             picture.image(thumbnail(contents.rsa), width=40)
             stimuli.markdown(f"{contents.n_stimuli:,}")

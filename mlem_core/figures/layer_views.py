@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mlem_core.analysis.flags import layer_reasons
 from mlem_core.base.text import fraction, percent
 from mlem_core.base.typing import FloatArray, Layer, parse_layer
 from mlem_core.figures.context import FigureContext
@@ -56,12 +57,32 @@ def importance_content(context: FigureContext) -> dict[str, Any]:
                     "upper": rounded_lists(upper),
                 }
             )
+    reasons = {measure: context.reasons(measure) for measure in ("profiles", "scores")}
+    flags = layer_reasons(reasons, layers)
     return {
         "features": features,
+        "bands": _bands(context),
+        "flags": [flags.get(layer) for layer in layers],
         "spread": f"95 % CI over {context.over}" if context.over else "± 1 sd over folds",
         "rho": rounded_lists(_of_layers(lines, "rho", "", layers)[0]),
         "ceiling": rounded_lists(_of_layers(lines, "ceiling", "", layers)[0]),
     }
+
+
+def _bands(context: FigureContext) -> list[dict[str, Any]]:
+    """Grey bands behind the importances: the largest by chance, and those of extensions."""
+    layers, content = list(context.selection.layers), []
+    tables = {band.name: band.table for band in context.bands}
+    if (chance := context.importance_chance) is not None:
+        largest = chance.groupby(["model", "layer"], as_index=False)["chance"].max()
+        tables["chance (largest of the features)"] = largest.assign(
+            lower=0.0, upper=largest["chance"].clip(lower=0.0)
+        )
+    for name, table in tables.items():
+        ends = table.set_index(["model", "layer"])[["lower", "upper"]].reindex(layers)
+        lower, upper = (rounded_lists(ends[end].to_numpy()) for end in ("lower", "upper"))
+        content.append({"name": name, "lower": lower, "upper": upper})
+    return content
 
 
 def _of_layers(

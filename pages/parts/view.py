@@ -154,21 +154,6 @@ def has_pairs(view: View) -> bool:
     return len(view.layers) > 1
 
 
-def pair_of_layers(view: View) -> tuple[str, str]:
-    """Pair of layers "model:layer" that the tabs on two layers look at."""
-    asked = (
-        ("First layer", "a", "One of the two layers that are compared."),
-        ("Second layer", "b", "The other one."),
-    )
-    chosen, titles = [], stored.layer_titles(view.layer_names)
-    for place, first, (label, name, help) in zip(
-        st.columns(2), _first_look(view), asked, strict=True
-    ):
-        with place:
-            chosen.append(choices.choose_one(label, titles, name, first, help=help))
-    return chosen[0], chosen[1]
-
-
 def _first_look(view: View) -> tuple[str, str]:
     """The two layers that are looked at before any are chosen."""
     pair = view.once("first look", lambda: view.analysis.most_alike(view.layers))
@@ -214,21 +199,7 @@ def compared_layers(view: View) -> LayerSimilarity:
     return view.shown(similarity=chosen_similarity()).layer_similarity
 
 
-def look_at_cell(view: View, clicked: Any) -> None:
-    """Look at the two layers of a cell of a matrix that was clicked, if it has two."""
-    layers = [layer_name(clicked[at : at + 2]) for at in (0, 2)]
-    if len(set(layers)) == 2 and set(layers) <= set(view.layer_names):
-        select_pair(view, *layers)
-
-
 def select_pair(view: View, a: str, b: str) -> None:
     """Make two layers "model:layer" the pair that all pages look at."""
     choices.open_job(view.job_id)  # it may be shown without having been chosen
     choices.put_all({"a": [a], "b": [b]})
-
-
-def look_at_layer(view: View, clicked: Any) -> None:
-    """Look at a layer that was clicked beside the one that was chosen last."""
-    layer = layer_name(clicked[:2])
-    if layer in {*view.layer_names} - {*view.pair}:
-        select_pair(view, view.pair[1], layer)

@@ -19,7 +19,7 @@ from mlem_core.inference.resample import ceiling_caveats
 from mlem_core.measures import decomposition, importance
 from mlem_core.measures.similarity import agreement
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
-from pages.parts import canvas, exporting, frame, stored, uncertainty
+from pages.parts import canvas, choices, exporting, frame, stored, uncertainty
 from pages.parts.choices import drop_minus_zero, inform, plain
 from pages.parts.exporting import Panel
 from pages.parts.view import View, choose_similarity, compared_layers
@@ -30,7 +30,7 @@ def show_view_details(view: View) -> None:
     name = canvas.chosen_view()
     details = {
         "heatmap": (
-            ("Two similarities, and their agreement", "compare", _similarities),
+            ("Similarities, their agreement and order", "compare", _similarities),
             ("Contributions to the similarity of every two models", "stacked_bar_chart", _terms),
             ("All surprising pairs of layers", "table", _surprises),
         ),
@@ -47,6 +47,14 @@ def show_view_details(view: View) -> None:
 
 def _similarities(view: View) -> None:
     choose_similarity(view)
+    choices.choose_one(
+        "Order of the layers in the exported figure",
+        {"model": "by model", "clustering": "similar ones together (RSA)"},
+        "order",
+        "model",
+        help="Similar layers beside each other, with their tree, or each model's layers in their "
+        "order.",
+    )
     of_layers, context, interval = compared_layers(view), view.shown(), None
     name = of_layers.similarity.name
     if (bounds := context.find_intervals(name)) is not None:

@@ -18,7 +18,7 @@ export function profiles(state, root, tip) {
     const wide = (width - LEFT - GAP * (across - 1)) / across, down = Math.ceil(own.length / across);
     const high = Math.max(74, Math.min(190, 560 / down - TOP - BOTTOM));
     const ends = importance.features.flatMap(each => [...each.upper, ...each.values, ...each.lower]).filter(value => value !== null);
-    const most = Math.max(0.02, ...ends, ...importance.rho.filter(value => value !== null));
+    const most = Math.max(0.02, ...ends, ...[...importance.rho, ...importance.ceiling].filter(value => value !== null));
     const least = Math.min(0, ...ends.map(value => Math.max(value, -0.2 * most)));
     const y = value => TOP + high * (1 - (value - least) / (most - least));
     const drawing = vector("svg", {
@@ -37,8 +37,10 @@ export function profiles(state, root, tip) {
         x: x(at ? places.length - 1 : 0), y: TOP + high + 14, class: "tick", text: layers[layer].tick,
         "text-anchor": places.length < 2 ? "middle" : at ? "end" : "start",
       })));
-      const score = line(importance.rho, places, x, y);
-      if (score) group.append(vector("path", { d: score, class: "score" }));
+      for (const grey of importance.bands) group.append(area(grey, places, x, y, "grey"));
+      for (const [values, kind] of [[importance.rho, "score"], [importance.ceiling, "score ceiling"]]) {
+        group.append(vector("path", { d: line(values, places, x, y), class: kind }));
+      }
       for (const feature of importance.features) group.append(curve(feature, places, x, y));
       state.pair.forEach((chosen, side) => {
         const at = places.indexOf(chosen);
@@ -51,6 +53,11 @@ export function profiles(state, root, tip) {
         onpointermove: event => say(event, places, x, y), onpointerleave: () => { tip.hide(); state.set("pointed", null); },
         onclick: event => moveTo(state, nearest(event, places, x)),
       }));
+      places.forEach((layer, at) => {
+        if (!importance.flags[layer]) return;
+        group.append(vector("path", { d: `M${x(at) - 4.5},${TOP + 8}h9l-4.5,-8z`, class: "flag" },
+          vector("title", { text: `${layers[layer].title} is flagged: ${importance.flags[layer]}` })));
+      });
       drawing.append(group);
     });
     place.replaceChildren(drawing);
@@ -59,7 +66,9 @@ export function profiles(state, root, tip) {
       onpointerenter: () => state.set("pointed", feature.name), onpointerleave: () => state.set("pointed", null),
       onfocus: () => state.set("pointed", feature.name), onblur: () => state.set("pointed", null),
     }, make("i", { style: `background: ${feature.color}` }), feature.label)));
-    note.textContent = `Drop in ρ when a feature is permuted; bands are ${importance.spread}; grey dashes: held-out ρ of all features.`;
+    const more = [...importance.bands.map(grey => `grey: ${grey.name}`), importance.flags.some(Boolean) ? "triangles: flagged layers" : ""];
+    note.textContent = ["Drop in ρ when a feature is permuted", `bands are ${importance.spread}`, "dashed: held-out ρ of all features",
+      "dotted: feature ceiling", ...more].filter(Boolean).join("; ") + ".";
     light();
   }
 
@@ -74,13 +83,18 @@ export function profiles(state, root, tip) {
     return path;
   }
 
+  // The area between two ends; null where fewer than two layers have them.
+  function area({ lower, upper }, places, x, y, kind) {
+    const known = places.map((layer, at) => [layer, at]).filter(([layer]) => lower[layer] !== null);
+    const ends = known.map(([layer, at]) => `${x(at).toFixed(1)},${y(upper[layer]).toFixed(1)}`)
+      .concat([...known].reverse().map(([layer, at]) => `${x(at).toFixed(1)},${y(lower[layer]).toFixed(1)}`));
+    return known.length < 2 ? "" : vector("polygon", { points: ends.join(" "), class: kind });
+  }
+
   function curve(feature, places, x, y) {
-    const known = places.map((layer, at) => [layer, at]).filter(([layer]) => feature.lower[layer] !== null);
-    const ends = known.map(([layer, at]) => `${x(at).toFixed(1)},${y(feature.upper[layer]).toFixed(1)}`)
-      .concat([...known].reverse().map(([layer, at]) => `${x(at).toFixed(1)},${y(feature.lower[layer]).toFixed(1)}`));
     const only = places.length < 2 && feature.values[places[0]] !== null;
     return vector("g", { "data-term": feature.name, class: "curve", style: `color: ${feature.color}` },
-      ends.length > 2 ? vector("polygon", { points: ends.join(" "), class: "band" }) : null,
+      area(feature, places, x, y, "band"),
       vector("path", { d: line(feature.values, places, x, y) }),
       only ? vector("circle", { cx: x(0), cy: y(feature.values[places[0]]), r: 4 }) : null);
   }
