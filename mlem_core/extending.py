@@ -121,7 +121,6 @@ class Screen:
     symbol : name of a Material symbol
     listed : whether it stands in the navigation; else something on another screen leads to it
     least_models : that an analysis must have for the screen to stand in the navigation
-    after : address of the screen that it follows in the navigation
     choices : names of the choices of its own that addresses hold
     page : its file is `pages/{page}_page.py`; by default its address
     """
@@ -131,7 +130,6 @@ class Screen:
     symbol: str
     listed: bool = True
     least_models: int = 0
-    after: str = "explore"
     choices: tuple[str, ...] = ()
     page: str = ""
 

@@ -74,7 +74,8 @@ def canvas_data(context: FigureContext, progress: str = "") -> Canvas:
     """
     layers, maps = context.selection.layers, canvas_maps()
     similarity = "RSA" if context.compared is None else context.compared.similarity.name
-    shared = "canvas", repr(context.names), similarity, context.similarity_tests is None
+    known = context.similarity_tests is None, context.importance_chance is None
+    shared = "canvas", repr(context.names), similarity, known
     return {
         **context.once(shared, lambda: _shared_content(context)),
         "pair": [layers.index(layer) for layer in context.pair],

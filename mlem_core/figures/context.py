@@ -50,7 +50,7 @@ class FigureOptions:
         "mapped" (the model whose layers are mapped),
         and those of the figures of extensions
     screen : whether they stand on a screen beside others: panels below each other where there is
-        little room, and `pair` is marked
+        little room
     """
 
     pair: tuple[Layer, Layer] | None = None
@@ -93,11 +93,6 @@ class FigureContext(SelectionContext):
     """
 
     drawing: FigureOptions = field(default_factory=FigureOptions)
-
-    @property
-    def marked_pair(self) -> tuple[Layer, Layer] | None:
-        """The two layers that are marked in figures of all layers."""
-        return self.drawing.pair if self.drawing.screen else None
 
     @cached_property
     def names(self) -> Names:

@@ -43,12 +43,10 @@ from mlem_core.figures.style import (
     flag_trace,
     interval,
     line_dash,
-    note,
     once_in_legend,
     panel_layout,
     place_in_panel,
     scatter,
-    shape,
     whole_layers,
     wrapped,
 )
@@ -80,9 +78,9 @@ def profiles(
     value : what `importance` is, in words with its unit in parentheses
     annotations : intervals are a table of model, layer, quantity ("rho", "ceiling", "importance"),
         feature, value, lower, upper, p_corrected, see `mlem_core.inference.intervals.score_table`;
-        flags are of layers (model, layer), drawn as triangles above them; each marked layer has a
-        thin line with its letter, A, B ...; chance is model, layer, feature, chance, drawn as a
-        grey band up to the largest; noise is model, layer, lower, upper, drawn as a grey band
+        flags are of layers (model, layer), drawn as triangles above them; chance is model, layer,
+        feature, chance, drawn as a grey band up to the largest; noise is model, layer, lower,
+        upper, drawn as a grey band
 
     Lines are means over folds; bands are the intervals, or ± 1 standard deviation where there are
     none. A mark is open where the corrected p of its importance is above 0.05. The held-out ρ
@@ -122,12 +120,6 @@ def profiles(
         # Of many panels each is too low for the whole title.
         title = value if len(models) <= 4 * across else unit
         layer_axes(layout, ref, (model, numbers), title if first else None)
-        marked = [
-            (at, number)
-            for at, (flagged_model, number) in enumerate(annotations.marked)
-            if flagged_model == model
-        ]
-        _mark_layers(layout, marked, ref)
     # Checking each property would take half of the time; the tests check them.
     return go.Figure(once_in_legend(traces), layout, _validate=False)
 
@@ -149,19 +141,6 @@ def layer_axes(
     axis = {"rangemode": "tozero", "zeroline": True, "showticklabels": value is not None}
     layout[f"yaxis{ref}"] |= {"matches": "y", **axis}
     layout[f"yaxis{ref}"]["title"]["text"] = value
-
-
-def _mark_layers(layout: dict[str, Any], marked: Sequence[tuple[int, int]], ref: str) -> None:
-    """A thin line with its letter at each layer of a panel that is looked at."""
-    letters: dict[int, list[str]] = {}
-    for place, layer in marked:
-        letters.setdefault(layer, []).append(chr(ord("A") + place))
-    for layer, names in letters.items():
-        line = shape("line", (layer, 0), (layer, 1), (GREY, 1), ref, "y")
-        layout.setdefault("shapes", []).append(line | {"layer": "below"})
-        look = {"xanchor": "left", "yanchor": "top", "xshift": 2, "font": {"color": GREY}}
-        text = f"<b>{', '.join(names)}</b>"
-        layout["annotations"].append(note(text, layer, 1, ref, "y", **look))
 
 
 class Line(NamedTuple):
@@ -339,9 +318,7 @@ def draw_profiles(context: FigureContext) -> RenderedFigure:
     if context.intervals is not None:
         table = profile_intervals(context.intervals, results)
     data = None if tested is None else tested.table
-    marks = Annotations(
-        data, flags, context.marked_pair or (), context.importance_chance, context.bands
-    )
+    marks = Annotations(data, flags, context.importance_chance, context.bands)
     tables = results.importance, results.scores, terms
     return RenderedFigure(
         profiles(*tables, across=context.across, annotations=marks),

@@ -73,7 +73,6 @@ def similarity_matrices(
     rsa: pd.DataFrame,
     across: int = 2,
     annotations: Annotations = NO_ANNOTATIONS,
-    pair: Pair | None = None,
     order: Order = "model",
 ) -> go.Figure:
     """Heatmaps of all layers' similarity, by profiles and by RSA (figure 2 of Salle et al. 2024).
@@ -92,7 +91,6 @@ def similarity_matrices(
         rsa_upper, rsa_p_corrected, see `mlem_core.inference.intervals`) are told on hovering;
         flags are two mappings, "tau" and "rsa", of pairs of layers (in both orders), each drawn as
         a dot in its cell
-    pair : the two layers whose cell is outlined in both matrices, with its value
     order : "model", or "clustering": by average linkage on 1 − RSA, with its dendrogram beside
         the matrix of RSA and the models' colours along both
     """
@@ -106,7 +104,7 @@ def similarity_matrices(
         flags = annotations.flags.get(measure.key, {})
         flags = {pair: f"flagged: {why}" for pair, why in flags.items() if why}
         matrices.append(Matrix(measure, square.to_numpy(dtype=np.float64), hover, flags))
-    return matrix_figure(of, matrices, "row" if across == 2 else "column", pair)
+    return matrix_figure(of, matrices, "row" if across == 2 else "column")
 
 
 class Measure(NamedTuple):
@@ -133,7 +131,7 @@ Arrangement = Literal["alone", "row", "column"]
 
 
 def matrix_figure(
-    of: Grid, matrices: Sequence[Matrix], arranged: Arrangement, pair: Pair | None
+    of: Grid, matrices: Sequence[Matrix], arranged: Arrangement, pair: Pair | None = None
 ) -> go.Figure:
     """The matrices beside or below each other; one alone has neither title nor dots."""
     around, several = labels(of, _COLUMN if arranged == "column" else SIDE), arranged != "alone"
@@ -354,7 +352,6 @@ def draw_similarity(context: FigureContext) -> RenderedFigure | None:
         square,
         across=across,
         order="clustering" if context.drawing.options.get("order") == "clustering" else "model",
-        pair=context.marked_pair,
         annotations=Annotations(data, flags),
     )
     return RenderedFigure(

@@ -16,7 +16,6 @@ from plotly.colors import sample_colorscale
 
 from mlem_core.base.labels import isolated, shortened
 from mlem_core.base.text import fraction, minus
-from mlem_core.base.typing import Layer
 from mlem_core.extending import Band
 
 # Okabe and Ito's colours, distinct with every common colour vision, in an order that sets
@@ -76,14 +75,12 @@ class Annotations:
     intervals : table of confidence intervals and corrected p-values; None where there is none
     flags : why a layer, or a pair of layers, is to be read with care; each figure says what its
         keys are
-    marked : the layers (model, layer) that are looked at, first A, then B
     chance : table of what values are by chance; None where that is not known
     bands : grey ones behind the values
     """
 
     intervals: pd.DataFrame | None = None
     flags: Mapping[Any, Any] = field(default_factory=dict)
-    marked: Sequence[Layer] = ()
     chance: pd.DataFrame | None = None
     bands: Sequence[Band] = ()
 

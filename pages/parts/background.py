@@ -107,7 +107,7 @@ def _draw_one(job: Job, status: Status) -> None:
             type="primary",
             icon=":material/visibility:",
             key=f"look {job.id}",
-            help="Opens Home with what was found.",
+            help="Opens it on Explore.",
         ):
             _open(job)
         if st.button(
@@ -116,7 +116,7 @@ def _draw_one(job: Job, status: Status) -> None:
             icon=":material/close:",
             key=f"dismiss {job.id}",
             on_click=partial(_dismiss, job),
-            help="Takes this line away; the analysis stays in the list on Home.",
+            help="Takes this line away; the analysis stays in the list of My analyses.",
         ):
             st.rerun()
     if status.state == "cancelled":

@@ -232,8 +232,8 @@ def reset() -> None:
 
 
 def can_reset() -> bool:
-    """Whether anything of the shown analysis is other than its default."""
-    return any(get(name) for name in VIEW if name != "analysis")
+    """Whether another part of the analysis is shown than by default, or another similarity."""
+    return any(map(get, ("features", "show_models", "show_layers", "similarity")))
 
 
 def choose_part(label: str, titles: Mapping[str, str], name: str, *, closed: bool = False) -> str:

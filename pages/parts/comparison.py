@@ -63,7 +63,7 @@ def _show_comparison(first_id: str, second_id: str) -> None:
     st.markdown("\n".join(f"- {plain(sentence)}" for sentence in sentences))
     if intervals is None:
         st.caption(
-            "There are intervals once both have theirs: add them on Confidence, or use "
+            "There are intervals once both have theirs: add them in Checks, on Explore, or use "
             "`mlem replicate`."
         )
     names = stored.analysis_names()

@@ -81,10 +81,9 @@ def _open_view(url_path: str) -> View | None:
         inform(f"Choose at least one {what}.")
         return None
     view = open_view(job_id, selection)
-    if view is None:
-        return None
-    with head:
-        _offer_downloads(view)
+    if view is not None:
+        with head:
+            _offer_downloads(view)
     return view
 
 

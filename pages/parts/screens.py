@@ -29,11 +29,7 @@ MOVED: dict[str, dict[str, str]] = {
     "because": {"detail": "erase"},
     "stimuli": {"detail": "stimuli"},
 }
-SCREENS: dict[str, Screen] = {}
-for screen in _KERNEL:
-    SCREENS[screen.url_path] = screen
-    followers = [more for more in extending.screens() if more.after == screen.url_path]
-    SCREENS |= {follower.url_path: follower for follower in followers}
+SCREENS = {screen.url_path: screen for screen in (_KERNEL[0], *extending.screens(), *_KERNEL[1:])}
 
 ROOT = Path(__file__).resolve().parents[2]
 CITE = "cite"
