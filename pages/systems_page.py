@@ -103,7 +103,9 @@ def _headline(summary: GroupSummary, table: pd.DataFrame, measure: str) -> str:
     names, second = summary.systems.members, summary.second_level
     these = f"these {len(names)} systems"
     if second is not None and measure in {*second.importances["measure"]}:
-        return second.finding(measure, these)
+        units = summary.system_units
+        groups = {*(units["families"] or units["groups"] or names)}
+        return second.finding(measure, these, len(groups))
     near = table[table["measure"] == measure].nsmallest(1, "distance").iloc[0]
     a, b = map(stored.names().model, (near["system"], near["other"]))
     return f"{a} and {b} are the closest of {these} (distance {fraction(near['distance'])})."

@@ -82,7 +82,7 @@ def _open_view(url_path: str) -> View | None:
         return None
     view = open_view(job_id, selection)
     if view is not None:
-        with head:
+        with head, st.container(width="content"):
             _offer_downloads(view)
     return view
 

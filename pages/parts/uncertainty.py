@@ -37,7 +37,7 @@ def offer_intervals(view: View, similarity: str = RSA) -> None:
     chosen = replace(view.selection, similarity=similarity)
     background.offer(
         view.work("all-error-bars", chosen.to_dict()),
-        "Add confidence intervals and tests",
+        "Compute confidence intervals and tests",
         f"Resamples {Units.from_stimuli(view.analysis.stimuli).over} and permutes the labels of "
         f"each feature {PERMUTATIONS} times, in the background: intervals and tests on all pages, "
         f"for all {len(view.layers)} layers. It takes some minutes, longer with many stimuli or "
@@ -54,7 +54,7 @@ def offer_chance(view: View) -> None:
         return
     background.offer(
         view.work("importance-chance", chosen.to_dict()),
-        "Add chance",
+        "Compare with chance",
         f"Permutes the labels of each feature {n} times among the units that it is constant on, "
         f"and fits all {len(view.layers)} layers anew, in the background: some "
         "minutes.",

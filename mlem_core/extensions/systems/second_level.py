@@ -83,11 +83,13 @@ class SecondLevel(NamedTuple):
         ordered = sure.sort_values("importance", ascending=False)
         return [f"{row.property} ({fraction(row.importance)})" for row in ordered.itertuples()]
 
-    def finding(self, measure: str, systems: str) -> str:
-        """What sets these systems apart by a measure, in a sentence."""
+    def finding(self, measure: str, systems: str, n_units: int) -> str:
+        """What sets these systems, of so many groups, apart by a measure, in a sentence."""
         named = self.named(measure)
         if not named:
-            return f"No property of {systems} is told from chance."
+            if n_units < CONCLUSIVE:
+                return f"{sentence_case(systems)} are too few to test what sets them apart."
+            return f"No property reliably sets {systems} apart."
         sets = "set" if len(named) > 1 else "sets"
         return f"{sentence_case(listed(named))} {sets} {systems} apart."
 
@@ -97,7 +99,7 @@ class SecondLevel(NamedTuple):
         for measure in self.importances["measure"].unique():
             scores = self.scores[self.scores["measure"] == measure]
             rho, named = fraction(scores["rho"].mean()), self.named(measure)
-            claim = f"importances {listed(named)}" if named else "no property is told from chance"
+            claim = f"importances {listed(named)}" if named else "no property reliably does"
             sentences.append(
                 f"What makes systems differ ({measure}): {claim}; held-out ρ {rho}, mean over "
                 "folds of systems."

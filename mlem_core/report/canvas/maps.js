@@ -3,12 +3,26 @@
 import { between, make, sentence, surface, theme } from "./dom.js";
 import { colouring } from "./state.js";
 
-const DOT = 3, NEAR = 14, MISSING = "#9aa2ad";
+const DOT = 3, NEAR = 14, MISSING = "#9aa2ad", OWN = 7;
+export const OTHER = "#8c8c8c";
 
-// The colour of each stimulus by a feature; a level more than the palette has comes again.
+// The colour of each level of a feature: the seven most frequent have one of their own, all others are grey.
+export function levelColours(data, feature) {
+  const { levels, values } = data.features[feature], counts = levels.map(() => 0);
+  for (const at of values) if (at !== null) counts[at] += 1;
+  const often = levels.map((_, at) => at).sort((one, other) => counts[other] - counts[one] || one - other);
+  const named = new Set(levels.length > OWN + 1 ? often.slice(0, OWN) : often);
+  let next = 0;
+  return levels.map((_, at) => (named.has(at) ? data.palette[next++ % data.palette.length] : OTHER));
+}
+
+// The colour of each stimulus by a feature; null where it is missing.
 export function colours(data, feature) {
   const { levels, values } = data.features[feature];
-  if (levels) return values.map(at => at === null ? null : data.palette[at % data.palette.length]);
+  if (levels) {
+    const own = levelColours(data, feature);
+    return values.map(at => at === null ? null : own[at]);
+  }
   const there = values.filter(value => value !== null);
   const low = Math.min(...there), span = Math.max(...there) - low || 1;
   return values.map(value => value === null ? null : between(data.ramp, (value - low) / span));

@@ -42,8 +42,7 @@ function picker(state, side) {
     slider.hidden = own.length < 2;
     slider.setAttribute("aria-label", `Layer ${"AB"[side]} of ${models[layer.model].name}`);
     slider.setAttribute("aria-valuetext", layer.label);
-    const last = layers[own.at(-1)];
-    at.textContent = layer.label === `layer ${layer.number}` ? `${layer.label} of ${last.number}` : layer.label;
+    at.textContent = layer.label;
   }
   return { box, redraw };
 }

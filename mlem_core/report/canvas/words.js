@@ -1,6 +1,7 @@
 // Beside the maps: search for a word, the sentence of the one under the pointer, its neighbours.
 
 import { between, make, sentence, short } from "./dom.js";
+import { OTHER, levelColours } from "./maps.js";
 import { colouring } from "./state.js";
 
 const MOST = 6, LISTED = 12;
@@ -13,8 +14,12 @@ export function words(state, root) {
   const near = make("ul", { class: "near" });
   const select = make("select", { "aria-label": "Feature that colours the maps", onchange: () => state.set("feature", select.value) });
   const legend = make("ul", { class: "legend" });
-  root.append(search, found, make("h2", { text: "Under the pointer" }), said, heading, near,
-    make("h2", {}, "Colour ", select), legend);
+  const larger = make("button", {
+    type: "button", class: "link", text: "⤢ Larger", hidden: !document.fullscreenEnabled, onclick: () => {
+      if (document.fullscreenElement) document.exitFullscreen(); else root.closest(".canvas").requestFullscreen();
+    },
+  });
+  root.append(make("h2", {}, "Colour ", select, " ", larger), legend, search, found, said, heading, near);
 
   const name = at => state.data.words ? state.data.words[at] : state.data.sentences[at];
 
@@ -57,7 +62,7 @@ export function words(state, root) {
 
   function neighbours() {
     const { word, data, pair } = state;
-    said.replaceChildren(word === null ? make("span", { class: "mute", text: "Point at a map." }) : sentence(data, word));
+    said.replaceChildren(word === null ? make("span", { class: "mute", text: "Point at a map for a stimulus, draw around several, click a colour for its own." }) : sentence(data, word));
     near.replaceChildren();
     const there = word !== null && pair.every(place => data.maps[place]);
     heading.hidden = !there;
@@ -77,14 +82,25 @@ export function words(state, root) {
   function key() {
     const { data } = state, feature = colouring(state), { levels, values } = data.features[feature];
     select.value = feature;
-    const swatch = (color, text) => {
+    const own = levels ? levelColours(data, feature) : [];
+    // A click leaves only these stimuli lit, and a second one all.
+    const isolate = those => {
+      const found = new Set(values.flatMap((value, at) => those(value) ? [at] : []));
+      const same = found.size === state.marked.size && [...found].every(at => state.marked.has(at));
+      state.set("marked", same ? new Set() : found);
+    };
+    const swatch = (color, text, those) => {
       const dot = make("i");
       dot.style.background = color;
-      return make("li", {}, dot, short(text, 22));
+      return make("li", {}, make("button", {
+        type: "button", title: `Only ${text}`, onclick: () => isolate(those),
+      }, dot, short(text, 22)));
     };
-    const missing = values.includes(null) ? [swatch("#9aa2ad55", "missing")] : [];
+    const missing = values.includes(null) ? [swatch("#9aa2ad55", "missing", value => value === null)] : [];
     if (levels) {
-      legend.replaceChildren(...levels.map((level, at) => swatch(data.palette[at % data.palette.length], level)), ...missing);
+      const shown = levels.flatMap((level, at) => own[at] === OTHER ? [] : [swatch(own[at], level, value => value === at)]);
+      const rest = own.includes(OTHER) ? [swatch(OTHER, "other", value => own[value] === OTHER)] : [];
+      legend.replaceChildren(...shown, ...rest, ...missing);
       return;
     }
     const there = values.filter(value => value !== null), bar = make("i", { class: "ramp" });
