@@ -44,6 +44,8 @@ from mlem_core.report.portable import model_names, portable, renamed_context
 
 # Of more layers the pairs are those that one chooses.
 MOST_LAYERS = 400
+# With its licence beside it; letters of European languages, others are the reader's own.
+FONT = Path(__file__).parent / "font" / "page-sans.woff2"
 # Beside the canvas, in their order.
 SHOWN = ("system_distances",)
 
@@ -113,6 +115,7 @@ def write_page(
         title=title,
         about=f"{many(len(layers), 'layer')} of {many(len(models), 'model')}, "
         f"{many(len(analysis.stimuli), 'stimulus')}. Made with {made_with}.",
+        font=base64.b64encode(FONT.read_bytes()).decode(),
         canvas_style=style(),
         canvas_script=script(),
         plotly=_packed(get_plotlyjs() if content["figures"] else ""),
