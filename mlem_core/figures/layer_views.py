@@ -27,7 +27,6 @@ MOST_LINKS = 3
 KINDS = {
     "distances": "More similar by distances than by features",
     "features": "More similar by features than by distances",
-    "unexplained": "Similar, and hardly explained by these features",
 }
 
 
@@ -139,25 +138,17 @@ def surprising_pairs(context: FigureContext, *, explained: bool = True) -> pd.Da
     return table if context.intervals is None else with_bounds(table, context.intervals, layers)
 
 
-def surprise_sentence(row: Mapping[str, Any]) -> str:
-    """Similarities of a row of `surprising_pairs`, in words."""
-    rsa = f"RSA {fraction(row['rsa'])}"
-    if "rsa_lower" in row:
-        rsa += f" [{fraction(row['rsa_lower'])}, {fraction(row['rsa_upper'])}]"
-    if row["kind"] == "unexplained":
-        return f"{rsa}, {percent(row['unexplained'])} of it unexplained"
-    above = f"{rsa} (above {percent(row['above_rsa'])} of pairs), τ {fraction(row['tau'])}"
-    return f"{above} (above {percent(row['above_tau'])})"
-
-
 def surprise_content(context: FigureContext) -> list[dict[str, Any]]:
     """The first surprises as links: places of the two layers, and why they surprise."""
     places = {layer: place for place, layer in enumerate(context.selection.layers)}
     links = []
     for row in surprising_pairs(context, explained=False).head(MOST_LINKS).to_dict("records"):
         pair = [places[parse_layer(row[side])] for side in ("layer_a", "layer_b")]
-        sentence = surprise_sentence({str(name): value for name, value in row.items()})
-        links.append({"pair": pair, "why": f"{KINDS[row['kind']]}: {sentence}."})
+        why = (
+            f"{KINDS[row['kind']]}: RSA {fraction(row['rsa'])} (above {percent(row['above_rsa'])} "
+            f"of pairs), τ {fraction(row['tau'])} (above {percent(row['above_tau'])})."
+        )
+        links.append({"pair": pair, "why": why})
     return links
 
 
