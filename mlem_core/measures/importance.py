@@ -40,6 +40,8 @@ from mlem_core.pairs.statistics import PairStatistics
 
 # Permutations of the stimuli where the drop is drawn.
 PERMUTATIONS = 10
+# So many predictions of pairs are held while they are drawn.
+MOST_PREDICTIONS = 2**21
 # What permuting changes is known to so many decimals: beyond them is how sums were rounded, which
 # must not order features that change nothing.
 DECIMALS = 12
@@ -86,11 +88,7 @@ def permutation_importance(
             rho = pairs.score(predictions[:, None]).rho[:, 0]
         else:
             # Drawn as those of permutations are, so that what changes nothing drops by 0.
-            drawn_scores = [
-                pairs.drawn_score(at, layer_predictions)
-                for at, layer_predictions in enumerate(predictions)
-            ]
-            rho = np.array(drawn_scores)
+            rho = pairs.drawn_scores(predictions[:, None])[:, 0]
         for part in range(drop.shape[2]) if parts is None else parts:
             used = (of_fold[:, tests.columns.part == part] != 0).any(axis=1)
             # Permuting what has no weight changes nothing.
@@ -148,15 +146,19 @@ def _drawn_rho(
     """(n_permutations, n_layers) ρ with a part permuted over the stimuli of the fold."""
     n = len(pairs.stimuli)
     orders = np.stack([rng.permutation(n) for _ in range(permutations)])
-    count_part = np.where(pairs.columns.part == part, weights, 0.0)
+    of_part = np.where(pairs.columns.part == part, weights, 0.0)
     rho = np.empty((permutations, len(weights)))
-    for layer, contribution in enumerate(count_part):
-        others = pairs.predictions(weights[layer] - contribution)
+    step = max(1, MOST_PREDICTIONS // max(1, len(pairs.first)))
+    for start in range(0, len(weights), step):
+        layers = slice(start, start + step)
+        selected = pairs.select_layers(range(len(weights))[layers])
+        others = selected.predictions(weights[layers] - of_part[layers])
         for number, order in enumerate(orders):
             stimuli = pairs.stimuli[order]
             first, second = stimuli[pairs.first], stimuli[pairs.second]
-            permuted = others + pairs.columns.predictions(contribution[None], first, second)[0]
-            rho[number, layer] = pairs.drawn_score(layer, permuted)
+            permuted = pairs.columns.predictions(of_part[layers], first, second)
+            permuted += others
+            rho[number, layers] = selected.drawn_scores(permuted[:, None])[:, 0]
     return rho
 
 

@@ -17,6 +17,8 @@ from mlem_core.base.typing import FloatArray
 # Predictions that differ by less than this part of their range differ only in how the sum was
 # rounded: they are ties.
 TIE = 1e-12
+# Digits to which predictions of single pairs, from 0 to 1, must agree to be tied.
+TIE_DIGITS = 11
 # Numbers that are looked at together.
 AT_ONCE = 2**17
 # Ranks of all layers up to this size stay in memory; larger ones go to a temporary file.
@@ -90,7 +92,7 @@ def score_patterns(
     """
     from mlem_core.pairs.kernels.ranks import prediction_keys, rank_moments
 
-    covariance, spread = moments = np.zeros((2, *predictions.shape[:2]))
+    moments = np.zeros((2, *predictions.shape[:2]))
     if predictions.size:
         predictions, sums = np.ascontiguousarray(predictions), np.ascontiguousarray(rank_sums)
         # Sorted by keys as in `pair_ranks`, in half of the time of an argsort.
@@ -99,8 +101,45 @@ def score_patterns(
         prediction_keys(predictions, place_bits, keys)
         keys.sort(axis=-1)
         rank_moments(predictions, keys, place_bits, counts, sums, TIE, moments)
-    total = float(counts.sum())
-    untied = (total**3 - total) / 12
+    return _score_of_moments(moments, rank_squares, float(counts.sum()))
+
+
+def score_pairs(
+    predictions: FloatArray, rank_sums: FloatArray, rank_squares: FloatArray, n_classes: int = 0
+) -> Score:
+    """As `score_patterns`, of predictions of single pairs, to `TIE_DIGITS` of their range.
+
+    Parameters
+    ----------
+    predictions : (n_layers, n_predictions, n_pairs)
+    rank_sums : (n_layers, n_pairs) centred average ranks of the distances
+    rank_squares : (n_layers,), sum of their squares
+    n_classes : in so many classes predictions are ranked; 0 is exact
+    """
+    from mlem_core.pairs.kernels.ranks import class_moments, pair_moments, rounded_keys
+
+    n_layers, n_predictions, n_pairs = predictions.shape
+    flat, layers = predictions.reshape(-1, n_pairs), np.repeat(np.arange(n_layers), n_predictions)
+    moments, sums = np.zeros((2, len(flat))), np.ascontiguousarray(rank_sums)
+    place_bits = max(1, (n_pairs - 1).bit_length())
+    units = min(10.0**TIE_DIGITS, 2.0 ** (62 - place_bits))
+    for rows in few_at_once(len(flat), n_pairs) if n_pairs else ():
+        some, into = np.ascontiguousarray(flat[rows]), moments[:, rows]
+        if n_classes:
+            class_moments(some, n_classes, layers[rows], sums, into)
+            continue
+        keys = np.empty(some.shape, dtype=np.int64)
+        rounded_keys(some, units, place_bits, keys)
+        keys.sort(axis=-1)
+        pair_moments(keys, place_bits, layers[rows], sums, into)
+    by_layer = moments.reshape(2, n_layers, n_predictions)
+    return _score_of_moments(by_layer, rank_squares, float(n_pairs))
+
+
+def _score_of_moments(moments: FloatArray, rank_squares: FloatArray, n_pairs: float) -> Score:
+    """ρ and ρ_a from Σ of predicted rank x rank and Σ of squared predicted ranks."""
+    covariance, spread = moments
+    untied = (n_pairs**3 - n_pairs) / 12
     both = spread * rank_squares[:, None]
     rho = np.divide(covariance, np.sqrt(both), out=np.zeros_like(covariance), where=both > 0)
     return Score(rho, covariance / untied if untied > 0 else np.zeros_like(covariance))

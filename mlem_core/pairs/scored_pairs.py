@@ -20,7 +20,14 @@ from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.feature_distances import DIGITS
 from mlem_core.pairs.pair_columns import PairColumns
-from mlem_core.pairs.ranks import Score, few_at_once, pair_ranks, score_patterns
+from mlem_core.pairs.ranks import (
+    TIE_DIGITS,
+    Score,
+    few_at_once,
+    pair_ranks,
+    score_pairs,
+    score_patterns,
+)
 
 # Pairs are grouped where that leaves at most this part of them.
 GROUPED = 0.25
@@ -30,8 +37,6 @@ MOST_COMBINATIONS = 2**22
 MOST_VALUES = 2**24
 # Classes in which predictions are ranked where a score is drawn.
 CLASSES = 2**15
-# Digits to which predictions from 0 to 1 must agree to be tied.
-TIE_DIGITS = 11
 
 
 def group_rows(codes: IntArray) -> tuple[IntArray, IntArray]:
@@ -125,12 +130,9 @@ class FoldPairs:
             low = values.min(initial=np.inf)
             span = values.max(initial=-np.inf) - low
             rounded = np.round((values - low) / (span if span > 0 else 1.0), TIE_DIGITS)
-            if self.is_grouped:
-                _, tied = np.unique(rounded, return_inverse=True)
-                counts = np.bincount(tied, self.counts)
-                ranks[number] = (np.cumsum(counts) - (counts - 1) / 2)[tied]
-            else:
-                ranks[number] = pair_ranks(rounded, overwrite=True) / 2.0
+            _, tied = np.unique(rounded, return_inverse=True)
+            counts = np.bincount(tied, self.counts)
+            ranks[number] = (np.cumsum(counts) - (counts - 1) / 2)[tied]
         return ranks - (n_pairs + 1) / 2
 
     def score(self, predictions: FloatArray) -> Score:
@@ -140,36 +142,16 @@ class FoldPairs:
         """
         if self.is_grouped:
             return score_patterns(predictions, self.counts, self.rank_sums, self.rank_squares)
-        n_pairs = len(self.counts)
-        products, squares = np.zeros((2, *predictions.shape[:2]))
-        for layer in range(len(predictions)):
-            for number in range(predictions.shape[1]):
-                (ranks,) = self.prediction_ranks(predictions[layer, number : number + 1])
-                products[layer, number] = ranks @ self.rank_sums[layer]
-                squares[layer, number] = ranks @ ranks
-        untied = (n_pairs**3 - n_pairs) / 12
-        both = np.sqrt(squares * self.rank_squares[:, None])
-        rho = np.divide(products, both, out=np.zeros_like(products), where=both > 0)
-        return Score(rho, products / untied if untied > 0 else np.zeros_like(products))
+        return score_pairs(predictions, self.rank_sums, self.rank_squares)
 
-    def drawn_score(self, layer: int, predictions: FloatArray) -> float:
-        """ρ of predictions (n_pairs,) of ungrouped pairs in a layer.
+    def drawn_scores(self, predictions: FloatArray) -> FloatArray:
+        """ρ (n_layers, n_predictions) of predictions (n_layers, n_predictions, n_pairs).
 
-        Many pairs are ranked in `CLASSES` classes: far quicker than sorting, and off by less than
-        1e-5.
+        Of ungrouped pairs, of which many are ranked in `CLASSES` classes: quicker than sorting, and
+        off by less than 1e-5.
         """
-        if len(predictions) <= CLASSES // 8:
-            return float(self.select_layers([layer]).score(predictions[None, None]).rho[0, 0])
-        low = predictions.min()
-        span = predictions.max() - low
-        if not span > 0:
-            return 0.0
-        number = ((predictions - low) * ((CLASSES - 1) / span)).astype(np.int64)
-        counts = np.bincount(number, minlength=CLASSES)
-        sums = np.bincount(number, self.rank_sums[layer], CLASSES)
-        ranks = np.cumsum(counts) - counts / 2 - len(predictions) / 2
-        both = (counts * ranks) @ ranks * self.rank_squares[layer]
-        return float(ranks @ sums / np.sqrt(both)) if both > 0 else 0.0
+        n_classes = 0 if len(self.counts) <= CLASSES // 8 else CLASSES
+        return score_pairs(predictions, self.rank_sums, self.rank_squares, n_classes).rho
 
     def scores(self, weights: FloatArray) -> Score:
         """ρ and ρ_a (n_layers, n_predictions) of weights (n_layers, n_predictions, n_columns)."""
@@ -422,7 +404,7 @@ class FoldPairsIndex:
         some = np.concatenate([np.arange(*of_design) for of_design in ends])
         codes = None
         if self.groups is None:
-            first, second, sums = self.first[some], self.second[some], rank_sums[:, some]
+            first, second, sums = self.first[some], self.second[some], rank_sums.take(some, 1)
             counts: FloatArray = np.ones(len(first))
         else:
             representative, codes = self.groups.representative, self.groups.codes

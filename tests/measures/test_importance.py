@@ -7,6 +7,7 @@ from helpers import explicit
 from helpers.inputs import for_each, statistics_of
 
 from mlem_core.estimators.base import RidgeMLEM
+from mlem_core.measures import importance
 from mlem_core.measures.importance import (
     correlation_warning,
     fitted,
@@ -75,6 +76,29 @@ def test_elsewhere_it_is_the_mean_over_permutations_of_stimuli(more):
         error = np.hypot(drawn.error[0, 1, part], np.std(drops) / 10)
         assert drawn.drop[0, 1, part] == pytest.approx(np.mean(drops), abs=4 * error)
         assert drawn.error[0, 1, part] == pytest.approx(np.std(drops) / 10, rel=0.4)
+
+
+@CODINGS
+def test_drawn_importance_is_that_of_explicit_pairs_with_the_same_permutations(more, monkeypatch):
+    layers = [explicit.random_layer(features_of(True), seed) for seed in range(3)]
+    pairs = statistics_of(features_of(False), layers, FOLDS, **more)
+    weights = np.random.default_rng(0).random((3, 3, len(pairs.columns)))
+    drop = permutation_importance(pairs.tests, weights, permutations=2).drop
+    stimuli = np.flatnonzero(FOLDS == 1)
+    i, j = explicit.pairs(len(stimuli))
+    x = pairs.columns.pair_values(stimuli[i], stimuli[j])
+    for part in range(3):
+        rng, own = np.random.default_rng([0, 1, part]), pairs.columns.part == part
+        orders = [stimuli[rng.permutation(len(stimuli))] for _ in range(2)]
+        for number, layer in enumerate(layers):
+            target, metric = explicit.squared(layer[stimuli]), weights[number, 1]
+            moved = [np.where(own, pairs.columns.pair_values(o[i], o[j]), x) for o in orders]
+            permuted = np.mean([explicit.rho(columns @ metric, target) for columns in moved])
+            expected = explicit.rho(x @ metric, target) - permuted
+            assert drop[number, 1, part] == pytest.approx(expected, abs=1e-11)
+    monkeypatch.setattr(importance, "MOST_PREDICTIONS", 1)  # a layer at a time
+    alone = permutation_importance(pairs.tests, weights, permutations=2).drop
+    np.testing.assert_allclose(alone, drop, rtol=0, atol=1e-12)
 
 
 def test_what_the_others_determine_is_not_missed_when_it_is_left_out():

@@ -247,7 +247,7 @@ def warping_path(first: FloatArray, second: FloatArray) -> IntArray:
 
 def _accumulated(first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Least cost of all ways to each two layers, and the cost of these two: (n, m, ...) each."""
-    from mlem_core.pairs.kernels.ranks import least_costs
+    from mlem_core.extensions.systems.kernels import least_costs
 
     cost = np.sqrt(((first[..., :, None, :] - second[..., None, :, :]) ** 2).sum(axis=-1))
     n, m = cost.shape[-2:]

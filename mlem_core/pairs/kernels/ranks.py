@@ -107,22 +107,58 @@ def rank_moments(
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def least_costs(cost: Array, total: Array) -> None:
-    """Fill the least cost of all warping paths to each two places of two sequences.
+def rounded_keys(predictions: Array, units: float, place_bits: int, keys: Array) -> None:
+    """As `prediction_keys` (n_predictions, n_pairs), of predictions rounded in so many units."""
+    for p in range(len(predictions)):
+        x = predictions[p]
+        low, high = x.min(), x.max()
+        span = high - low if high > low else 1.0
+        for k in range(len(x)):
+            keys[p, k] = (np.int64(np.rint((x[k] - low) / span * units)) << place_bits) | k
 
-    Parameters
-    ----------
-    cost : (n, m, n_sets) of these two; a step along both sequences counts it twice
-    total : (n, m, n_sets) filled
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def pair_moments(
+    keys: Array, place_bits: int, layers: Array, rank_sums: Array, moments: Array
+) -> None:
+    """As `rank_moments` (2, n_predictions), of single pairs, tied where sorted keys agree.
+
+    `layers` (n_predictions,) says whose `rank_sums` (n_layers, n_pairs) each is compared with.
     """
-    n, m, n_sets = cost.shape
-    for i in range(n):
-        for j in range(m):
-            for s in range(n_sets):
-                cheapest = least = cost[i, j, s]
-                if i and j:
-                    along_one = min(total[i - 1, j, s], total[i, j - 1, s]) + cheapest
-                    least = min(along_one, total[i - 1, j - 1, s] + 2 * cheapest)
-                elif i or j:
-                    least += total[max(i - 1, 0), max(j - 1, 0), s]
-                total[i, j, s] = least
+    n, places = keys.shape[1], (1 << place_bits) - 1
+    for p in range(len(keys)):
+        ascending, ranks = keys[p], rank_sums[layers[p]]
+        products, squares, start = 0.0, 0.0, 0
+        while start < n:
+            tied, total, stop = ascending[start] >> place_bits, 0.0, start
+            while stop < n and ascending[stop] >> place_bits == tied:
+                total += ranks[ascending[stop] & places]
+                stop += 1
+            rank = (start + stop - n) / 2
+            products += rank * total
+            squares += rank * rank * (stop - start)
+            start = stop
+        moments[0, p], moments[1, p] = products, squares
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def class_moments(
+    predictions: Array, n_classes: int, layers: Array, rank_sums: Array, moments: Array
+) -> None:
+    """As `pair_moments`, of predictions (n_predictions, n_pairs) in classes of equal width."""
+    for p in range(len(predictions)):
+        x, ranks = predictions[p], rank_sums[layers[p]]
+        low, high = x.min(), x.max()
+        scale = (n_classes - 1) / (high - low) if high > low else 0.0
+        counts, sums = np.zeros(n_classes), np.zeros(n_classes)
+        for k in range(len(x)):
+            number = int((x[k] - low) * scale)
+            counts[number] += 1.0
+            sums[number] += ranks[k]
+        products, squares, below = 0.0, 0.0, -len(x) / 2
+        for number in range(n_classes):
+            rank = below + counts[number] / 2
+            products += rank * sums[number]
+            squares += rank * rank * counts[number]
+            below += counts[number]
+        moments[0, p], moments[1, p] = products, squares
