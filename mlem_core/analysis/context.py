@@ -249,4 +249,16 @@ def _is_slow(context: SelectionContext) -> bool:
     return estimator_named(context.selection.estimator).slow
 
 
-FITS = Stage[Fits]("fits", 4, Fits, compute_fits, join=join_fits, by_layer=_is_slow)
+def _fits_of_selection(context: SelectionContext, fits: Fits) -> Fits:
+    return fits.select_layers(context.selection.places(context.analysis.layers))
+
+
+FITS = Stage[Fits](
+    "fits",
+    4,
+    Fits,
+    compute_fits,
+    narrow=_fits_of_selection,
+    join=join_fits,
+    by_layer=_is_slow,
+)

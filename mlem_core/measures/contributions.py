@@ -143,15 +143,16 @@ def with_feature(
     factor[:n_old, :n_old] = subset.factor
     crossed = np.zeros((0, len(new)))
     if n_old:
-        crossed = _solve(subset.factor, equations.gram[np.ix_(subset.chosen, new)])
+        crossed = _solve(subset.factor, equations.gram[subset.chosen[:, None], new])
     factor[n_old:, :n_old] = crossed.T
-    own, failed = dpotrf(equations.gram[np.ix_(new, new)] - crossed.T @ crossed, lower=1)
+    own, failed = dpotrf(equations.gram[new[:, None], new] - crossed.T @ crossed, lower=1)
     if failed:
         raise np.linalg.LinAlgError("the columns of these features have no Cholesky factor")
     factor[n_old:, n_old:] = own
     both = np.concatenate((equations.outside[new], equations.inside[new]), axis=1)
     both -= crossed.T @ np.concatenate((subset.outside, subset.inside), axis=1)
-    outside, inside = np.split(_solve(own, both), 2, axis=1)
+    solved, n_layers = _solve(own, both), len(subset.explained)
+    outside, inside = solved[:, :n_layers], solved[:, n_layers:]
     one_way = outside.T @ inside
     return FeatureSubset(
         members,
