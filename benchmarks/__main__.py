@@ -6,7 +6,17 @@ import argparse
 import platform
 from pathlib import Path
 
-from benchmarks import clauses, engine, estimators, features, inference, redraw, systems, training
+from benchmarks import (
+    clauses,
+    engine,
+    estimators,
+    features,
+    inference,
+    redraw,
+    systems,
+    training,
+    view,
+)
 from benchmarks.timing import Table
 from mlem_core.base.parallel import cores
 
@@ -21,6 +31,7 @@ SECTIONS = {
     "inference": inference.measure,
     "training": training.measure,
     "systems": systems.measure,
+    "view": view.measure,
 }
 
 

@@ -318,6 +318,11 @@ class Analysis:
         folds = results.folds.assign(stimulus=self.rows)
         return replace(results, folds=folds, pair_errors=self.pair_errors)
 
+    def has_fits(self, selection: Selection) -> bool:
+        """Whether the fits of a selection came with the run."""
+        run_selection = self.select(layers=selection.layers, similarity=selection.similarity)
+        return self.fits is not None and selection == run_selection
+
     def compute_fits(self, selection: Selection) -> Fits:
         """Fits of a selection, with scores and importances of a fold by what that fold chose.
 
@@ -326,8 +331,7 @@ class Analysis:
         """
         estimator, most = selection.estimator, Choice(self.spec.estimator, self.spec.values)
         if estimator_named(estimator).of_pairs:
-            run_selection = self.select(layers=selection.layers, similarity=selection.similarity)
-            if self.fits is None or selection != run_selection:
+            if self.fits is None or not self.has_fits(selection):
                 raise InputError(
                     f"the estimator {estimator} is fitted to single pairs of stimuli, which take "
                     "the representations again; use FITS.get of mlem_core.analysis.context, or run "

@@ -1,9 +1,9 @@
 """A selection of an analysis with the store of what is computed of it, and stages: what is.
 
 Background work, the command line, reports and screens ask a `Stage` for what it keeps (`find`) or
-for its result (`get`). The first stage stands here: fits of metric models. Ridge is fitted again
-whenever a choice changes. An estimator that searches for the highest rank correlation takes about a
-second a layer, which is worth a cache; the kept fit of a layer holds whichever others are shown.
+for its result (`get`). The first stage stands here: fits of metric models. The kept fit of a layer
+holds whichever others are shown; with other features models are fitted anew. Of few stimuli that
+takes less than a blink, of others seconds, for which a screen does not wait (`awaits_fits`).
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from mlem_core.analysis.layer_statistics import training_pairs
 from mlem_core.analysis.results import Results
 from mlem_core.base.typing import Progress, Report, counted, counting
 from mlem_core.estimators.registry import FoldFits, estimator_named
-from mlem_core.measures.importance import Fits, fitted
+from mlem_core.measures.importance import Fits, fitted, ranked_numbers
 from mlem_core.storage.store import EntryKind, Store
 
 T = TypeVar("T")
 # Layers that are fitted together where it is reported how many are done.
 LAYERS = 2
+# Fits that rank more numbers take longer than a quarter of a second.
+MOST_RANKED = 2**24
 
 
 def no_report(_: Progress) -> None:
@@ -42,6 +44,7 @@ class SelectionContext:
     ----------
     store : where representations and results are; without one nothing is found or kept
     report : called as the work on a stage goes on; what it raises stops the work
+    patient : whether fits are waited for that take long; else tables lack their numbers
     memory : what was computed before and others of the same analysis need too; `replace` hands it
         on, so that it is computed once
     """
@@ -50,6 +53,7 @@ class SelectionContext:
     selection: Selection
     store: Store | None = None
     report: Report = field(default=no_report, repr=False, compare=False)
+    patient: bool = True
     memory: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -61,10 +65,33 @@ class SelectionContext:
 
     @property
     def results(self) -> Results:
-        """All tables of the selection, from the fits that are kept, if they are."""
-        return self.once(
-            "results", lambda: self.analysis.compute_results(self.selection, FITS.find(self))
-        )
+        """All tables of the selection, from the fits that are kept, if they are.
+
+        While it `awaits_fits`, scores, weights, importances and what follows from them are NaN.
+        """
+        analysis, selection = self.analysis, self.selection
+        if self.awaits_fits:
+            unknown = Fits.unknown(analysis.compute_pairs(selection))
+            return self.once("known", lambda: analysis.compute_results(selection, unknown))
+        return self.once("results", lambda: analysis.compute_results(selection, self._find_fits()))
+
+    @property
+    def awaits_fits(self) -> bool:
+        """Whether metric models are still to be fitted, which takes too long to wait for."""
+        estimator, analysis = estimator_named(self.selection.estimator), self.analysis
+        if self.patient or analysis.has_fits(self.selection) or FITS.find(self) is not None:
+            return False
+        share = len(self.selection.layers) / len(analysis.layers)
+        return estimator.slow or share * ranked_numbers(analysis.pairs) > MOST_RANKED
+
+    def _find_fits(self) -> Fits | None:
+        """The fits that are kept; without patience those of all layers, which may be shown next."""
+        fits = FITS.find(self)
+        if fits is None and not self.patient and not self.analysis.has_fits(self.selection):
+            whole = self.all_layers
+            of_all = whole.once("fits", lambda: self.analysis.compute_fits(whole.selection))
+            return _fits_of_selection(self, of_all)
+        return fits
 
     @property
     def required_store(self) -> Store:
@@ -97,14 +124,13 @@ class SelectionContext:
         ----------
         key : with all that it depends on but the analysis and the selection
         """
-        place = (self.selection, key)
-        if place not in self.memory:
-            value = compute()
-            if value is None:
-                return value
-            self.memory[place] = value
-        remembered: T = self.memory[place]
-        return remembered
+        remembered: T | None = self.memory.get((self.selection, key))
+        if remembered is not None:
+            return remembered
+        value = compute()
+        if value is not None:
+            self.remember(key, value)
+        return value
 
     def remember(self, key: Hashable, value: Any) -> None:
         """Put a value into the memory, for `once`."""

@@ -74,7 +74,7 @@ def canvas_data(context: FigureContext, progress: str = "") -> Canvas:
     """
     layers, maps = context.selection.layers, canvas_maps()
     similarity = "RSA" if context.compared is None else context.compared.similarity.name
-    known = context.similarity_tests is None, context.importance_chance is None
+    known = context.awaits_fits, context.similarity_tests is None, context.importance_chance is None
     shared = "canvas", repr(context.names), similarity, known
     return {
         **context.once(shared, lambda: _shared_content(context)),

@@ -250,7 +250,8 @@ class FigureContext(SelectionContext):
         """Explanation of the two layers' similarity, with the best intervals that there are now."""
         chosen, compared = self.selection, self.layer_similarity
         name, of = compared.similarity.name, (self.analysis, *self.pair, chosen.features)
-        why = self.once(("why", self.pair, name), lambda: explain(*of, compared=compared))
+        key = "why", self.pair, name
+        why = self.all_layers.once(key, lambda: explain(*of, compared=compared))
         why = best_known(why, self, self.find_intervals(name), self.chance)
         return replace(why, names=self.names, coding=self.coding)
 

@@ -32,10 +32,17 @@ from mlem_core.estimators.registry import (
     check_values,
     estimator_named,
 )
+from mlem_core.estimators.ridge_solver import ALPHAS, BETAS
 from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.measures.similarity import correlations_of_predictions
 from mlem_core.pairs.ranks import few_at_once, score_patterns
-from mlem_core.pairs.scored_pairs import FoldPairs, ScoredPairs, group_rows, group_sums_of_columns
+from mlem_core.pairs.scored_pairs import (
+    FoldPairs,
+    ScoredPairs,
+    feature_ceilings,
+    group_rows,
+    group_sums_of_columns,
+)
 from mlem_core.pairs.statistics import PairStatistics
 
 # Permutations of the stimuli where the drop is drawn.
@@ -174,6 +181,16 @@ class Fits(NamedTuple):
     fits: FoldFits
     importance: FloatArray
 
+    @classmethod
+    def unknown(cls, pairs: PairStatistics) -> Fits:
+        """Fits that nothing is known of but their ceilings."""
+        layers_and_folds = pairs.moments.n_layers, pairs.n_folds
+        scores = np.full(layers_and_folds, np.nan)
+        weights = np.full((*layers_and_folds, len(pairs.columns)), np.nan)
+        importance = np.full((*layers_and_folds, len(pairs.columns.parts)), np.nan)
+        ceiling = feature_ceilings(pairs.tests)
+        return cls(FoldFits(weights, scores, scores, scores, ceiling), importance)
+
     @property
     def mean_scores(self) -> FloatArray:
         """(n_layers, 1 + n_parts) held-out ρ and importances, means over folds."""
@@ -215,6 +232,16 @@ def fitted(
     check_values(estimator, pairs.resolved, pairs.interactions)
     fits = estimator_named(estimator).model().cross_validate(pairs, training_pairs)
     return Fits(fits, permutation_importance(pairs.tests, fits.weights).drop)
+
+
+def ranked_numbers(pairs: PairStatistics) -> int:
+    """About how many numbers are ranked where ridge is fitted and its features are permuted.
+
+    They take some 15 ns of processor time each.
+    """
+    strengths = len(ALPHAS) + len(BETAS) * bool(pairs.resolved)
+    each = strengths * (pairs.n_folds - 1) + PERMUTATIONS * len(pairs.columns.parts)
+    return each * pairs.moments.n_layers * sum(len(fold.counts) for fold in pairs.tests.folds)
 
 
 def most_important(profiles: pd.DataFrame) -> str:

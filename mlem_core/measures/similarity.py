@@ -24,7 +24,8 @@ def weighted_tau(profiles: FloatArray) -> FloatArray:
     """Weighted Kendall τ of every two importance profiles.
 
     Hyperbolic weights, averaged over both rankings (Vigna 2015, as `scipy.stats.weightedtau`
-    computes it). Profiles without any order (all importances equal) have τ = 0 with every other.
+    computes it). Profiles without any order (all importances equal) have τ = 0 with every other,
+    those that are not known (NaN) have none.
 
     `profiles` are (n_layers, n_features) importances, averaged over folds.
 
@@ -49,6 +50,8 @@ def weighted_tau(profiles: FloatArray) -> FloatArray:
         tau[a, ordered] = both[ordered] / np.sqrt(of_a[ordered] * other[ordered])
     tau = (tau + tau.T) / 2
     np.fill_diagonal(tau, 1.0)
+    unknown = np.isnan(profiles).any(axis=1)
+    tau[unknown], tau[:, unknown] = np.nan, np.nan
     return tau
 
 
@@ -198,11 +201,13 @@ def mds_map(dissimilarities: FloatArray, *, max_iter: int = 300) -> FloatArray:
 
     `dissimilarities` are (n, n) symmetric, zero on the diagonal.
 
-    Returns (n, 2).
+    Returns (n, 2), NaN where a dissimilarity is.
 
     Source: Salle et al. 2024, figures 2 and 4 (Kruskal 1964).
     """
     n = len(dissimilarities)
+    if np.isnan(dissimilarities).any():
+        return np.full((n, 2), np.nan)
     if n < 3 or not dissimilarities.any():
         points = np.zeros((n, 2))
         if n == 2:

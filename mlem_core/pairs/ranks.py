@@ -97,8 +97,10 @@ def score_patterns(
         predictions, sums = np.ascontiguousarray(predictions), np.ascontiguousarray(rank_sums)
         # Sorted by keys as in `pair_ranks`, in half of the time of an argsort.
         keys = np.empty(predictions.shape, dtype=np.int64)
-        place_bits = (predictions.shape[-1] - 1).bit_length()
-        prediction_keys(predictions, place_bits, keys)
+        n = predictions.shape[-1]
+        place_bits = (n - 1).bit_length()
+        units = 2.0 ** (62 - place_bits)
+        prediction_keys(predictions.reshape(-1, n), units, place_bits, keys.reshape(-1, n))
         keys.sort(axis=-1)
         rank_moments(predictions, keys, place_bits, counts, sums, TIE, moments)
     return _score_of_moments(moments, rank_squares, float(counts.sum()))
@@ -116,7 +118,7 @@ def score_pairs(
     rank_squares : (n_layers,), sum of their squares
     n_classes : in so many classes predictions are ranked; 0 is exact
     """
-    from mlem_core.pairs.kernels.ranks import class_moments, pair_moments, rounded_keys
+    from mlem_core.pairs.kernels.ranks import class_moments, pair_moments, prediction_keys
 
     n_layers, n_predictions, n_pairs = predictions.shape
     flat, layers = predictions.reshape(-1, n_pairs), np.repeat(np.arange(n_layers), n_predictions)
@@ -129,7 +131,7 @@ def score_pairs(
             class_moments(some, n_classes, layers[rows], sums, into)
             continue
         keys = np.empty(some.shape, dtype=np.int64)
-        rounded_keys(some, units, place_bits, keys)
+        prediction_keys(some, units, place_bits, keys)
         keys.sort(axis=-1)
         pair_moments(keys, place_bits, layers[rows], sums, into)
     by_layer = moments.reshape(2, n_layers, n_predictions)

@@ -147,7 +147,7 @@ class FoldPairs:
     def drawn_scores(self, predictions: FloatArray) -> FloatArray:
         """ρ (n_layers, n_predictions) of predictions (n_layers, n_predictions, n_pairs).
 
-        Of ungrouped pairs, of which many are ranked in `CLASSES` classes: quicker than sorting, and
+        Of ungrouped pairs; many are ranked in `CLASSES` classes, which is quicker than sorting and
         off by less than 1e-5.
         """
         n_classes = 0 if len(self.counts) <= CLASSES // 8 else CLASSES

@@ -17,7 +17,7 @@ from typing import Any
 
 from mlem_core.analysis import files
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.context import SelectionContext, Stage
+from mlem_core.analysis.context import FITS, SelectionContext, Stage
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
@@ -98,8 +98,9 @@ def example_size() -> int:
 def make(store: Store, progress: Report) -> None:
     """Run it and put it in place of what was there.
 
-    With it come its confidence intervals, what extensions compute for it, and of the two layers
-    that are looked at first their own intervals and the pairs of stimuli behind each term.
+    With it come its fits, also without each feature, its confidence intervals, what extensions
+    compute for it, and of the two layers that are looked at first their own intervals and the pairs
+    of stimuli behind each term.
     """
     from mlem_core.inference.explanation import PAIR_INTERVALS
     from mlem_core.inference.layer_intervals import LAYER_CHANCE, LAYER_INTERVALS
@@ -115,6 +116,7 @@ def make(store: Store, progress: Report) -> None:
     context = SelectionContext.from_analysis(analysis, store, progress)
     both = context.reselect(layers=pair)
     entries = [
+        *(_entry(FITS, some) for some in (context, *without_each_feature(context))),
         _entry(LAYER_INTERVALS, context),
         _entry(LAYER_CHANCE, context),
         *(
@@ -134,6 +136,15 @@ def make(store: Store, progress: Report) -> None:
     seal(result, RESULT)
     for entry in filter(None, entries):
         shutil.copytree(entry, FOLDER / "store" / entry.parent.name / entry.name)
+
+
+def without_each_feature(context: SelectionContext) -> list[SelectionContext]:
+    """Contexts in which one of the features is left out, in turn."""
+    features = context.selection.features
+    return [
+        context.reselect(features=tuple(name for name in features if name != left_out))
+        for left_out in features
+    ]
 
 
 def _entry(stage: Stage[Any], context: SelectionContext, **options: Any) -> Path | None:

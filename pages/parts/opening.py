@@ -80,7 +80,7 @@ def _open_view(url_path: str) -> View | None:
         what = "feature" if not selection.features else "model and one layer"
         inform(f"Choose at least one {what}.")
         return None
-    view = open_view(job_id, selection)
+    view = open_view(job_id, selection, in_part=True)
     if view is not None:
         with head, st.container(width="content"):
             _offer_downloads(view)

@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from mlem_core.analysis.analysis import Analysis, Selection
-from mlem_core.analysis.context import FITS, SelectionContext
+from mlem_core.analysis.context import SelectionContext
 from mlem_core.analysis.layer_sources import missing_representations
 from mlem_core.analysis.similarities import LayerSimilarity
 from mlem_core.base.typing import Layer, layer_name, parse_layer
@@ -24,10 +24,19 @@ from pages.parts import background, choices, stored
 from pages.parts.choices import inform, plain
 
 
-@stored.kept(256)
-def _memory(store: Store, job_id: str, selection: Selection) -> dict[Hashable, Any]:
-    """Memory of what was computed for a selection of an analysis, beside its tables."""
-    return {}
+class Memory(dict[Hashable, Any]):
+    """Memory of a thousand things; the oldest are forgotten."""
+
+    def __setitem__(self, key: Hashable, value: Any) -> None:
+        super().__setitem__(key, value)
+        while len(self) > 1_000:
+            self.pop(next(iter(self)), None)
+
+
+@stored.kept(64)
+def _memory(store: Store, job_id: str) -> Memory:
+    """Memory of what was computed of an analysis, whatever of it is selected."""
+    return Memory()
 
 
 # What is chosen beside figures, by the name of the option that it is of a figure.
@@ -77,9 +86,8 @@ class View(SelectionContext):
             options=self.options(**options),
             screen=True,
         )
-        return FigureContext(
-            self.analysis, self.selection, self.store, memory=self.memory, drawing=drawing
-        )
+        of = self.analysis, self.selection, self.store
+        return FigureContext(*of, patient=self.patient, memory=self.memory, drawing=drawing)
 
     def options(self, **more: str) -> dict[str, str]:
         """Chosen options of figures, without empty ones."""
@@ -105,27 +113,22 @@ class View(SelectionContext):
         return (a, b) if a != b and {a, b} <= {*there} else defaults
 
 
-def open_view(job_id: str, selection: Selection | None = None) -> View | None:
-    """A finished analysis, by default all of it; None while it is fitted (which is shown)."""
+def open_view(
+    job_id: str, selection: Selection | None = None, *, in_part: bool = False
+) -> View | None:
+    """A finished analysis, by default all of it; None while it is fitted, unless `in_part`."""
     analysis = stored.open_analysis(job_id)
     chosen = analysis.select() if selection is None else selection
-    store = stored.store()
-    memory = _memory(store, job_id, chosen)
-    view = View(analysis, chosen, store, memory=memory, job_id=job_id)
-    if not estimator_named(chosen.estimator).slow or FITS.find(view) is not None:
-        return view
-    st.info(
-        f"The estimator {chosen.estimator} takes about a second a layer. It is computed once; "
-        "after that every look is quick.",
-        icon=":material/hourglass:",
-    )
-    task = view.work("fits", chosen.to_dict())
-    if not task.folder.exists() and not view_only():
-        task.begin()
-    background.offer(
-        task, "Fit the metric models", "Fits every layer that is shown, in the background."
-    )
-    return None
+    patient, store = view_only() and not estimator_named(chosen.estimator).slow, stored.store()
+    memory = _memory(store, job_id)
+    view = View(analysis, chosen, store, patient=patient, memory=memory, job_id=job_id)
+    if view.awaits_fits:
+        task = view.work("fits", view.all_layers.selection.to_dict())
+        if not task.folder.exists() and not view_only():
+            task.begin()
+        st.caption("Importances with these features are being fitted; all else is shown.")
+        background.offer(task, "Fit the importances", "Fits all layers, in the background.")
+    return view if in_part or not view.awaits_fits else None
 
 
 def lacks(job_id: str, analysis: Analysis, models: Sequence[str], what_for: str) -> bool:

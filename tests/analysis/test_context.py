@@ -48,3 +48,33 @@ def test_kept_fits_are_the_fits_and_are_computed_once(analysed, monkeypatch):
     monkeypatch.setattr(context, "fitted", None)  # would be fitted again
     for other in ({"estimator": "frrsa"}, {"interactions": True}, {"features": features[:1]}):
         assert kept(**other) is None
+
+
+def test_results_without_patience_lack_what_takes_long_until_it_is_kept(analysed, monkeypatch):
+    analysis = analysed.analysis
+    whole = analysis.select(features=FEATURES[:2], estimator="ridge")
+    some = SelectionContext(analysis, replace(whole, layers=whole.layers[1:]), analysed.store)
+    expected = analysis.compute_results(some.selection)
+
+    def is_expected(results):
+        for name in ("scores", "importance", "weights", "layer_map", "similarity_profiles"):
+            found, computed = getattr(results, name), getattr(expected, name)
+            pd.testing.assert_frame_equal(found, computed, rtol=0, atol=1e-12)
+        assert results.map_stress == pytest.approx(expected.map_stress, abs=1e-12, nan_ok=True)
+
+    hasty = replace(some, patient=False)
+    assert not hasty.awaits_fits  # so few are fitted at once, in all layers
+    is_expected(hasty.results)
+    monkeypatch.setattr(context, "MOST_RANKED", 0)
+    hasty, patient = (replace(some, patient=patient, memory={}) for patient in (False, True))
+    assert hasty.awaits_fits and not patient.awaits_fits
+    assert not replace(hasty, selection=whole).results.scores["rho"].notna().any()
+    known = hasty.results
+    assert known.importance["importance"].isna().all() and known.weights["weight"].isna().all()
+    assert known.similarity_profiles.isna().all(axis=None) and np.isnan(known.agreement)
+    pd.testing.assert_frame_equal(known.similarity_rsa, expected.similarity_rsa)
+    assert known.map_stress["rsa"] >= 0 and np.isnan(known.map_stress["profiles"])
+    FITS.get(hasty.all_layers)
+    assert not hasty.awaits_fits
+    monkeypatch.setattr("mlem_core.analysis.analysis.fitted", None)  # would be fitted again
+    is_expected(hasty.results)

@@ -45,19 +45,17 @@ def fill_doubled_ranks(keys: Array, number_bits: int, below: int, doubled: Array
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def prediction_keys(predictions: Array, place_bits: int, keys: Array) -> None:
-    """Fill keys that sort as the predictions do, the place of each in the low bits.
+def prediction_keys(predictions: Array, units: float, place_bits: int, keys: Array) -> None:
+    """Fill keys that sort as predictions do, rounded in so many units of their range.
 
-    predictions, keys : (n_layers, n_predictions, n_patterns)
+    The place of each of (n_predictions, n_patterns) is in the low bits of its key.
     """
-    n_layers, n_predictions, n = predictions.shape
-    for layer in range(n_layers):
-        for p in range(n_predictions):
-            x, of_prediction = predictions[layer, p], keys[layer, p]
-            low, high = x.min(), x.max()
-            scale = 2.0 ** (62 - place_bits) / (high - low) if high > low else 0.0
-            for k in range(n):
-                of_prediction[k] = (np.int64((x[k] - low) * scale) << place_bits) | k
+    for p in range(len(predictions)):
+        x = predictions[p]
+        low, high = x.min(), x.max()
+        span = high - low if high > low else 1.0
+        for k in range(len(x)):
+            keys[p, k] = (np.int64(np.rint((x[k] - low) / span * units)) << place_bits) | k
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
@@ -104,17 +102,6 @@ def rank_moments(
             rank = below + pairs / 2
             moments[0, layer, p] = products + rank * ranks
             moments[1, layer, p] = squares + rank * rank * pairs
-
-
-@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def rounded_keys(predictions: Array, units: float, place_bits: int, keys: Array) -> None:
-    """As `prediction_keys` (n_predictions, n_pairs), of predictions rounded in so many units."""
-    for p in range(len(predictions)):
-        x = predictions[p]
-        low, high = x.min(), x.max()
-        span = high - low if high > low else 1.0
-        for k in range(len(x)):
-            keys[p, k] = (np.int64(np.rint((x[k] - low) / span * units)) << place_bits) | k
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
