@@ -72,11 +72,17 @@ if not is_this_machine(options.host) and not access.view_only() and not login.pr
     )
 if "--help" not in of_streamlit:
     # What Home needs is loaded before the server answers: the first page would wait for it longer.
+    import scipy.special  # noqa: F401
+    from PIL import Image
+
     from mlem_core.figures.context import FIGURES
     from mlem_core.inference import intervals  # noqa: F401
     from mlem_core.tasks import examples, followups  # noqa: F401
+    from pages import my_analyses  # noqa: F401
+    from pages.parts import drawers, frame, opening, view_details  # noqa: F401
 
     list(FIGURES)  # imports the modules of all
+    Image.preinit()
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
         examples.example()  # kept in memory; what is wrong with it, the page says
 sys.argv[1:] = ["run", "app.py", f"--server.address={options.host}", *of_streamlit]

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.inputs import refused
-from scipy.stats import t
+from scipy.stats import false_discovery_control, t
 
 from mlem_core import from_frame
 from mlem_core.inference.intervals import family_of_tests
@@ -51,6 +51,9 @@ def test_corrections():
     np.testing.assert_allclose(table["p_corrected"], expected)
     assert family == "4 tests (Benjamini-Hochberg)"
     assert family_of_tests(pd.DataFrame({"p": [np.nan]}), "tests").table["p_corrected"].isna().all()
+    p = np.random.default_rng(0).random(200).round(2)  # ties, 0 and 1 among them
+    of_many = family_of_tests(pd.DataFrame({"p": p}), "tests").table["p_corrected"]
+    np.testing.assert_allclose(of_many, false_discovery_control(p), rtol=0, atol=1e-15)
 
 
 def test_too_few_sentences_are_refused():
