@@ -265,11 +265,15 @@ def inform(text: str) -> None:
 
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|~$:<>&])")
+_OPTION = re.compile(r" \(--[a-z][^)]*\)")
 
 
 def plain(text: object) -> str:
-    """Text as it is, for a place that would read it as Markdown."""
-    return _MARKDOWN.sub(r"\\\1", " ".join(str(text).split()))
+    """Text as it is, for a place that would read it as Markdown.
+
+    What it says in brackets to who uses the command line is left out.
+    """
+    return _MARKDOWN.sub(r"\\\1", _OPTION.sub("", " ".join(str(text).split())))
 
 
 def duration(seconds: float) -> str:

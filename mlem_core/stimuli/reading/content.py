@@ -78,7 +78,8 @@ class ReadAs:
     header_row : row of the file that has the names of the columns, from 1; 0: none has
     renamed : (position from 1, name in the file, name here) of columns without a name of their own
     found : what was taken for missing, in order of appearance
-    first_rows : the first rows of the file in short, for a choice of the header
+    first_rows, above : the first rows of the file, for a choice of the header, and how many of them
+        are above the first stimulus; none of Parquet and JSON Lines
 
     Examples
     --------
@@ -97,7 +98,8 @@ class ReadAs:
     header_row: int | None = None
     renamed: tuple[tuple[int, str, str], ...] = ()
     found: tuple[str, ...] = ()
-    first_rows: tuple[str, ...] = ()
+    first_rows: tuple[tuple[str, ...], ...] = ()
+    above: int = 0
 
     @property
     def encoding_name(self) -> str:
@@ -362,7 +364,8 @@ def parse(text: str, name: str, read_as: ReadAs) -> Reading:
         ) from error
     if not header:
         raise InputError(f"{name} is empty; expected a header and at least two rows.")
-    read_as = replace(read_as, header_row=table.header, first_rows=preview_rows(head))
+    first = preview_rows(head, table.above)
+    read_as = replace(read_as, header_row=table.header, first_rows=first, above=table.above)
     return header, columns, [None] * len(header), read_as, tuple(table.notes)
 
 

@@ -7,7 +7,7 @@ comments or a row of merged cells, have no header at all, or end with a remark.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -15,8 +15,8 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.text import short
 from mlem_core.stimuli.columns import is_like_number
 
-# Rows that are looked at, and that a user chooses from.
-MOST_ROWS, OFFERED = 300, 10
+# Rows that are looked at, and those below the header in a preview.
+MOST_ROWS, PREVIEW = 300, 8
 _COMMENT = ("#", "%", "//")
 # Qualtrics writes what it imported under its header.
 _IMPORTED = '{"ImportId"'
@@ -43,7 +43,11 @@ class TableRows(NamedTuple):
 
 
 def split_header(
-    rows: Iterator[list[str]], head: Sequence[list[str]], name: str, header: int | None = None
+    rows: Iterator[list[str]],
+    head: Sequence[list[str]],
+    name: str,
+    header: int | None = None,
+    grouped: Collection[int] = (),
 ) -> TableRows:
     """The table in the rows of a file.
 
@@ -61,6 +65,11 @@ def split_header(
         names = next(filter(any, rows), list[str]())
         return TableRows(names, _drop_remarks(rows, len(names), notes), 1, len(head), notes)
     at = _header_row(head)
+    ungrouped = [row if place not in grouped else [] for place, row in enumerate(head, 1)]
+    if any(map(any, ungrouped)):
+        lower = _header_row(ungrouped)
+        if not _is_data(head[lower], [row for row in head[lower + 1 :] if any(row)]):
+            at = lower
     if header is None:
         header = 0 if _is_data(head[at], [row for row in head[at + 1 :] if any(row)]) else at + 1
     if header > len(head) or (header and not any(head[header - 1])):
@@ -87,9 +96,9 @@ def split_header(
     return TableRows(names, rows, header, first, notes)
 
 
-def preview_rows(rows: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """The first rows, each in a line, for a choice of the header."""
-    return tuple(short(", ".join(filter(None, row)), 60) for row in rows[:OFFERED])
+def preview_rows(rows: Sequence[Sequence[str]], above: int) -> tuple[tuple[str, ...], ...]:
+    """The first rows, for a choice of the header; `above` are above the first stimulus."""
+    return tuple(map(tuple, rows[: above + PREVIEW]))
 
 
 def _header_row(rows: Sequence[Sequence[str]]) -> int:
@@ -102,7 +111,8 @@ def _header_row(rows: Sequence[Sequence[str]]) -> int:
     width = max(widths, key=lambda n: (widths[n], n), default=0)
     for at, row in enumerate(rows):
         filled = [bool(cell.strip()) for cell in row]
-        is_title = width > 1 and 2 * sum(filled) <= width and any(filled[:1])
+        # In a row of two columns the first one may have no name.
+        is_title = width > 1 and 2 * sum(filled) <= width and (width > 2 or any(filled[:1]))
         is_title = is_title and filled[:3] != [True] * 3
         if any(filled) and not is_title and not row[0].lstrip().startswith(_COMMENT):
             return at

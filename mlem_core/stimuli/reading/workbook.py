@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import warnings
 import zipfile
+from bisect import bisect_right
 from dataclasses import replace
-from typing import IO, Any
+from typing import IO, Any, cast
 from xml.etree.ElementTree import iterparse
 
 from mlem_core.base.errors import InputError, readable, unknown
@@ -24,7 +25,10 @@ _END_OF_ZIP = b"PK\x05\x06"  # in the last 65,557 bytes
 _TRUE = ("1", "true")
 _NAMESPACE = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 _NO_VALUE = "#N/A"  # an error that says that a value is missing
+_FEWEST_ROWS = 3  # with two cells or more, of a sheet that is no page of notes
 _STYLES, _MOST_TAGS = "xl/styles.xml", 300_000  # Excel has 65,490 formats of cells at most
+
+_Range = tuple[int, int, int, int]  # first column and row, last column and row
 
 
 def is_workbook(data: bytes) -> bool:
@@ -36,13 +40,14 @@ def read_sheet(data: bytes, name: str, read_as: ReadAs) -> Reading:
     """Header, columns and their kinds, how it was read, and notes of one sheet of a workbook.
 
     Values, never formulas: a formula counts as what the spreadsheet program last computed. Rows
-    without a value do not count. Hidden rows do, and a note says so.
+    without a value do not count. Hidden rows do, and a note says so. A cell that is merged over
+    several rows is the value of each.
 
     Parameters
     ----------
     name : how messages call the file
     read_as : its sheet by name, or number from 1 (None is the first one that is shown and has a
-        cell), and the row of its header
+        table, else the first with a cell), and the row of its header
 
     Raises InputError: no workbook, damaged, too large, no such sheet, rows or cells out of order,
     an error value, a formula that was never computed.
@@ -74,21 +79,28 @@ def _read_sheet(data: bytes, name: str, read_as: ReadAs) -> Reading:
         titles = [names[int(sheet) - 1]]
     else:
         raise unknown(f"sheet of {name}", sheet, names)
+    read = dict[str, tuple[Any, ...]]()
     for title in titles:
         if not hasattr(book[title], "reset_dimensions"):
             continue  # a sheet that is a chart
         of = f"the sheet {short(title)} of {name}"
         with zipfile.ZipFile(io.BytesIO(data)) as archive, archive.open(parts[title]) as part:
-            hidden_rows, ranges, merged = _read_appearance(part, of)
+            appearance = _read_appearance(part, of)
         rows = _read_values(book[title], of)
         if rows:
+            read[title] = of, rows, *appearance
+        if sum(len(values) > 1 for values in rows.values()) >= _FEWEST_ROWS:
             break
-    else:
+    if not read:
         what = f"its sheet {short(titles[0])}" if sheet else "every sheet"
         raise InputError(f"{name} is empty: {what} has no cell; expected a header and two rows.")
+    if title not in read:
+        title = next(iter(read))
+    of, rows, hidden_rows, ranges, merged = read[title]
     width = max(map(max, rows.values()))
     if width > MAX_COLUMNS:
         raise InputError(f"{name} has {width:,} columns; expected at most {MAX_COLUMNS:,}.")
+    filled = _fill_merged(rows, merged)
 
     def row(number: int) -> list[str]:
         values = rows.get(number)
@@ -96,7 +108,10 @@ def _read_sheet(data: bytes, name: str, read_as: ReadAs) -> Reading:
 
     numbers = range(1, max(rows) + 1)
     head = list(map(row, numbers[:MOST_ROWS]))
-    table = split_header(map(row, numbers), head, of, read_as.header_row)
+    # Of cells over several columns the first one has the value.
+    across = [(ref, cells) for ref, cells in merged.items() if cells[2] > cells[0]]
+    grouped = {cells[1] for _, cells in across}
+    table = split_header(map(row, numbers), head, of, read_as.header_row, grouped)
     columns: Columns = [[] for _ in table.names]
     for cells in table.rows:
         for column, cell in zip(columns, cells, strict=True):
@@ -111,7 +126,8 @@ def _read_sheet(data: bytes, name: str, read_as: ReadAs) -> Reading:
         for column in range(1, width + 1)
         if any(first <= column <= last for first, last in ranges)
     ]
-    notes = _notes(of, len(hidden_rows & rows.keys()), hidden, merged)
+    below_header = [ref for ref, cells in across if cells[3] > table.above]
+    notes = _notes(of, len(hidden_rows & rows.keys()), hidden, below_header, filled)
     read_as = replace(
         read_as,
         separator=None,
@@ -119,12 +135,31 @@ def _read_sheet(data: bytes, name: str, read_as: ReadAs) -> Reading:
         sheet=title,
         sheets=names,
         header_row=table.header,
-        first_rows=preview_rows(head),
+        first_rows=preview_rows(head, table.above),
+        above=table.above,
     )
     return table.names, columns, kinds, read_as, (*notes, *table.notes)
 
 
-def _notes(of: str, n_hidden: int, columns: list[str], merged: list[str]) -> tuple[str, ...]:
+def _fill_merged(rows: dict[int, dict[int, Any]], merged: dict[str, _Range]) -> list[str]:
+    """Give each row of a merged cell its value; returns the ranges of which rows were filled."""
+    filled, numbers, ends = [], sorted(rows), dict[int, int]()
+    for ref, (column, top, _, bottom) in sorted(merged.items(), key=lambda item: item[1]):
+        value = rows.get(top, {}).get(column)
+        # A file may name ranges that overlap.
+        if top <= ends.get(column, 0):
+            continue
+        ends[column] = bottom
+        below = numbers[bisect_right(numbers, top) : bisect_right(numbers, bottom)]
+        for number in below if value is not None else ():
+            rows[number].setdefault(column, value)
+        filled += [ref] * bool(below)
+    return filled
+
+
+def _notes(
+    of: str, n_hidden: int, columns: list[str], across: list[str], filled: list[str]
+) -> tuple[str, ...]:
     """Sentences about what the spreadsheet program of a user does not show of a sheet."""
     notes = list[str]()
     if n_hidden:
@@ -138,10 +173,15 @@ def _notes(of: str, n_hidden: int, columns: list[str], merged: list[str]) -> tup
             f"({listed(columns, most=5)}) count like the others; leave them out in the choice of "
             "features if they are not meant."
         )
-    if merged:
+    if across:
         notes.append(
-            f"Of merged cells ({listed(merged, most=5)} of {of}) the first one alone has the "
-            "value: repeat it in the others if it is meant for them."
+            f"Of cells that are merged over columns ({listed(across, most=5)} of {of}) the first "
+            "column alone has the value."
+        )
+    if filled:
+        notes.append(
+            f"Of cells that are merged over rows ({listed(filled, most=5)} of {of}) each row has "
+            "the value of the first one, if it has none of its own."
         )
     return tuple(notes)
 
@@ -177,16 +217,19 @@ def _check_zip(data: bytes, name: str) -> None:
         )
 
 
-def _read_appearance(part: IO[bytes], of: str) -> tuple[set[int], list[tuple[int, int]], list[str]]:
+def _read_appearance(
+    part: IO[bytes], of: str
+) -> tuple[set[int], list[tuple[int, int]], dict[str, _Range]]:
     """What openpyxl does not tell of a sheet that it reads row by row, from its XML.
 
     Returns the numbers of hidden rows, the first and the last of each range of hidden columns, and
-    the ranges of merged cells, as A1:B2. Raises `InputError` for rows and cells that are not in
-    order, and for a formula without the value that a spreadsheet program would have kept.
+    the ranges of merged cells by their names, as A1:B2. Raises `InputError` for rows and cells that
+    are not in order, and for a formula without the value that a spreadsheet program would have
+    kept.
     """
-    from openpyxl.utils import get_column_letter
+    from openpyxl.utils import get_column_letter, range_boundaries
 
-    hidden_rows, hidden_columns, merged = set[int](), list[tuple[int, int]](), list[str]()
+    hidden_rows, hidden_columns, merged = set[int](), list[tuple[int, int]](), dict[str, _Range]()
     before = 0
     for _, element in iterparse(part):
         tag = element.tag.removeprefix(_NAMESPACE)
@@ -216,7 +259,8 @@ def _read_appearance(part: IO[bytes], of: str) -> tuple[set[int], list[tuple[int
             first, last = int(element.get("min", 1)), int(element.get("max", 0))
             hidden_columns.append((first, last))
         elif tag == "mergeCell":
-            merged.append(element.get("ref", ""))
+            ref = element.get("ref", "")
+            merged[ref] = cast("_Range", range_boundaries(ref))
         if tag in ("row", "sheetData"):
             element.clear()
     return hidden_rows, hidden_columns, merged
