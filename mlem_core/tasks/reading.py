@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import NamedTuple
 
 from mlem_core.analysis.model_source import EVERY
 from mlem_core.analysis.source import StimulusSource
+from mlem_core.base.errors import InputError
 from mlem_core.representations.array_files import CountsRows
 from mlem_core.representations.arrays import from_file, n_subjects, seem_distances
 from mlem_core.stimuli.columns import missing_marks
 from mlem_core.stimuli.formats import source_table
+from mlem_core.stimuli.reading.content import content, declared_separator, decode, first_rows
+from mlem_core.stimuli.reading.header import preview_rows
 from mlem_core.stimuli.reading.table import Table
 from mlem_core.stimuli.roles import guess_roles
 from mlem_core.stimuli.stimulus_set import StimulusSet
@@ -45,6 +49,15 @@ def read_whole_table(source: StimulusSource) -> FoundTable:
         name: sorted(missing_marks(table.frame[name].tolist(), missing)) for name in table.frame
     }
     return FoundTable(table, guess_roles(table), marks)
+
+
+def read_first_rows(source: StimulusSource) -> tuple[tuple[str, ...], ...]:
+    """The first rows of a text that cannot be read as a table; none where they cannot be told."""
+    with contextlib.suppress(InputError):
+        data, name = content(source.stimuli)
+        separator, text = declared_separator(decode(data, name, source.encoding)[0])
+        return preview_rows(first_rows(text, source.sep or separator), 0)
+    return ()
 
 
 def read_checked_arrays(

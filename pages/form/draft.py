@@ -16,7 +16,7 @@ from mlem_core.stimuli.candidates import added_column
 from mlem_core.stimuli.formats import FORMATS, STEPS
 from mlem_core.stimuli.reading.table import Table
 from mlem_core.stimuli.stimulus_set import StimulusSet
-from mlem_core.tasks.reading import read_whole_table
+from mlem_core.tasks.reading import read_first_rows, read_whole_table
 from pages.form import state
 from pages.parts import choices, stored
 from pages.parts.choices import plain
@@ -33,6 +33,7 @@ class Draft:
     name : in the URL
     kind : "set", "treebank" or "table"; "" where the upload is gone
     table : of a table that can be read
+    first_rows : of a text or a workbook, for a choice of the header
     base : the stimuli before features are added, where they can be read
     stimuli : the stimuli of the analysis without what only a run computes; None where `error`
     roles : column -> role, as guessed and changed; of `guessed` what was guessed
@@ -46,6 +47,7 @@ class Draft:
     name: str
     kind: str = ""
     table: Table | None = None
+    first_rows: tuple[tuple[str, ...], ...] = ()
     base: StimulusSet | None = None
     stimuli: StimulusSet | None = None
     guessed: dict[str, str] = field(default_factory=dict)
@@ -101,7 +103,12 @@ def _read(draft: Draft) -> None:
         values = {option: state.field_value(option) for option in options}
         draft.source = StimulusSource(path, **values)
     if draft.kind == "table":
-        draft.table, draft.guessed, draft.marks = stored.read(read_whole_table, draft.source)
+        try:
+            draft.table, draft.guessed, draft.marks = stored.read(read_whole_table, draft.source)
+        except InputError:
+            draft.first_rows = stored.read(read_first_rows, draft.source)
+            raise
+        draft.first_rows = draft.table.read_as.first_rows
     else:
         draft.base = state.load_source_stimuli(draft.source)
         draft.guessed = {feature.name: feature.kind for feature in draft.base.features}

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import streamlit as st
 
 from mlem_core.analysis.spec import parameters
@@ -22,11 +21,12 @@ from mlem_core.stimuli.stimulus_set import StimulusSet
 from mlem_core.stimuli.table_warnings import Doubt
 from pages.form import state
 from pages.form.draft import FEATURES, Draft, change_roles
+from pages.form.preview import show_preview
 from pages.parts import choices, stored
 from pages.parts.choices import plain
 
 LEVELS = {"word": "words in their sentences", "sentence": "whole sentences"}
-PREVIEW = 8
+NO_HEADER = "no row has names of columns"
 ENCODINGS = (
     "utf-8", "utf-16", "windows-1252", "windows-1250", "windows-1251", "mac-roman", "shift-jis",
     "gb18030",
@@ -35,23 +35,22 @@ ENCODINGS = (
 
 def show_reading(draft: Draft) -> None:
     """Draw the step."""
-    left, right = st.columns([2, 3], gap="large")
-    with left:
-        _choose(draft)
-    with right:
-        st.subheader("Preview")
-        if draft.error and draft.at == "read":
-            st.error(plain(draft.error), icon=":material/error:")
-        if draft.kind == "table":
-            _table_choices(draft)
-        elif draft.kind == "set":
-            st.caption("A built-in set, read as it is: there is nothing to decide.")
-        for panel in panels("new"):
-            if panel.part == draft.kind:
-                resolve(panel.show)([] if draft.base is None else draft.base.features)
-        if draft.base is not None:
-            _show_notes(draft, draft.base)
-        _preview(draft)
+    _choose(draft)
+    if draft.error and draft.at == "read":
+        st.error(plain(draft.error), icon=":material/error:")
+    read_as = draft.table.read_as if draft.table is not None else ReadAs()
+    if len(read_as.sheets) > 1:
+        _detected("sheet", read_as.sheets, str(read_as.sheet))
+    for panel in panels("new"):
+        if panel.part == draft.kind:
+            resolve(panel.show)([] if draft.base is None else draft.base.features)
+    show_preview(draft)
+    if draft.base is not None:
+        _show_notes(draft, draft.base)
+    if draft.kind == "table":
+        failed = bool(draft.error) and draft.at == "read"
+        with st.expander("How the file is read", icon=":material/tune:", expanded=failed):
+            _table_choices(draft, read_as)
 
 
 def _show_notes(draft: Draft, stimuli: StimulusSet) -> None:
@@ -66,7 +65,7 @@ def _show_notes(draft: Draft, stimuli: StimulusSet) -> None:
                 type="tertiary",
                 icon=":material/check:",
                 on_click=partial(_settle, draft, doubt),
-                help="Changes how the file is read; step 1 and 2 show it, and can change it back.",
+                help="Changes how the file is read. Steps 1 and 2 show it and can change it back.",
             )
 
 
@@ -93,7 +92,6 @@ def stimuli_uploader() -> None:
 
 
 def _choose(draft: Draft) -> None:
-    st.subheader("Your stimuli")
     if state.refused_upload("stimuli"):
         st.button(
             f"Go on with {plain(draft.label)}",
@@ -102,27 +100,29 @@ def _choose(draft: Draft) -> None:
             help="Forgets the files that cannot be used.",
         )
     sets = list(datasets.SETS)
-    there = list(dict.fromkeys([*sets, *_uploaded(), draft.name]))
-    st.selectbox(
-        "Stimulus set",
-        there,
-        format_func=lambda name: name.rpartition("/")[2] + (" (built in)" * (name in sets)),
-        **choices.bound("form stimuli", draft.name, state.choose_stimuli),
-        help="A built-in set, or what you have uploaded.",
-    )
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        st.selectbox(
+            "Stimulus set",
+            list(dict.fromkeys([*sets, *_uploaded(), draft.name])),
+            format_func=lambda name: name.rpartition("/")[2] + (" (built in)" * (name in sets)),
+            **choices.bound("form stimuli", draft.name, state.choose_stimuli),
+            help="A built-in set, or what you have uploaded.",
+        )
+        st.download_button(
+            "Template",
+            data=TEMPLATE,
+            file_name="template.csv",
+            icon=":material/download:",
+            on_click="ignore",
+            help="A CSV of ten words in four sentences. Replace them by yours.",
+        )
     if draft.base is not None:
-        names = ", ".join(feature.name for feature in draft.base.features)
-        n, level = len(draft.base.features), LEVELS.get(draft.base.level)
+        features = draft.base.features
+        names = ", ".join(feature.name.replace("_", " ") for feature in features)
+        level = LEVELS.get(draft.base.level)
         kind = f" ({level})" if level else ""
-        st.caption(plain(f"{len(draft.base):,} stimuli{kind}, {n} features: {names}"))
-    st.download_button(
-        "Template",
-        data=TEMPLATE,
-        file_name="template.csv",
-        icon=":material/download:",
-        on_click="ignore",
-        help="A CSV of ten words of four sentences, to be replaced by yours.",
-    )
+        n_features = many(len(features), "feature")
+        st.caption(plain(f"{len(draft.base):,} stimuli{kind}, {n_features}: {names}"))
 
 
 def _uploaded() -> list[str]:
@@ -167,77 +167,37 @@ def _detected(
     )
 
 
-def _table_choices(draft: Draft) -> None:
-    read_as = draft.table.read_as if draft.table is not None else ReadAs()
-    workbook = read_as.sheet is not None
+def _table_choices(draft: Draft, read_as: ReadAs) -> None:
     text = draft.table is None or read_as.separator is not None
-    if draft.table is not None:
-        rows, columns = draft.table.frame.shape
-        # Where the stimuli can be used, a note below says how an unusual file was read.
-        noted = draft.base is not None and not read_as.plain
-        how = "" if noted else f", {plain(read_as.sentence)}"
-        size = f"{many(rows, 'row')}, {many(columns, 'column')}"
-        st.markdown(f"**{plain(draft.label)}**: {size}{how}")
+    # Where the stimuli can be used, a note says how an unusual file was read.
+    if draft.table is not None and (draft.base is None or read_as.plain):
+        st.caption(plain(f"{draft.label} was {read_as.sentence}"))
     first, second = st.columns(2)
     with first:
-        if workbook:
-            _detected("sheet", read_as.sheets, str(read_as.sheet))
-        elif text:
+        if text:
             signs = ("comma", "semicolon", "tab", "bar")
             _detected("sep", signs, SEPARATORS.get(str(read_as.separator), ""))
         _detected("decimal", [*DECIMALS.values()], DECIMALS.get(str(read_as.decimal), ""))
+        if text or read_as.sheet is not None:
+            offered = [str(number) for number, _ in enumerate(draft.first_rows, 1)]
+            detected = "" if read_as.header_row is None else f"row {read_as.header_row}"
+            _detected(
+                "header_row",
+                ["0", *offered],
+                detected if read_as.header_row != 0 else NO_HEADER,
+                lambda number: f"row {number}" if number != "0" else NO_HEADER,
+            )
     with second:
         if text:
             _detected("encoding", ENCODINGS, read_as.encoding_name, accept_new_options=True)
-        marks = list[str]()
-        for name, role in draft.roles.items():
-            if role in FEATURES:
-                marks += draft.marks.get(name, [])
-        detected_marks = ", ".join(read_as.found or dict.fromkeys(marks)) or "none"
+        features = [name for name, role in draft.roles.items() if role in FEATURES]
+        marks = [mark for name in features for mark in draft.marks.get(name, [])]
         _detected(
             "na",
             [choices.NOTHING],
-            detected_marks,
+            ", ".join(read_as.found or dict.fromkeys(marks)) or "none",
             lambda one: "only empty cells" if one == choices.NOTHING else one,
             accept_new_options=True,
         )
-    if "word_index" in draft.roles.values():
-        state.field("counts_from")
-    if workbook or text:
-        offered = dict(enumerate(map(plain, read_as.first_rows), 1))
-        detected = "" if read_as.header_row is None else f"row {read_as.header_row}"
-        _detected(
-            "header_row",
-            [str(number) for number in (0, *offered)],
-            "no header" if read_as.header_row == 0 else detected,
-            lambda one: f"row {one}: {offered.get(int(one), '')}" if one != "0" else "no header",
-        )
-
-
-def _preview(draft: Draft) -> None:
-    if (cells := draft.cells) is None:
-        return
-    first = _with_marked_words(draft, cells.head(PREVIEW))
-    st.dataframe(
-        first.rename(index=lambda row: row + 1),
-        height="content",
-        alt=f"The first {len(first)} rows of {draft.label}",
-    )
-    part = f"The first {len(first)} of " if len(first) < len(cells) else ""
-    words = draft.base is not None and draft.base.level == "word"
-    marked = " Brackets in the sentence are around the stimulus." * words
-    st.caption(f"{part}{many(len(cells), 'row')}.{marked}")
-
-
-def _with_marked_words(draft: Draft, rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows of the table with brackets around the stimulus in its sentence, if it is a word."""
-    stimuli = draft.base
-    if stimuli is None or stimuli.word_index is None:
-        return rows
-    sentences = []
-    for sentence, at in zip(stimuli.sentences[: len(rows)], stimuli.word_index, strict=False):
-        words = sentence.split()
-        words[at] = f"[{words[at]}]"
-        sentences.append(" ".join(words))
-    column = next((name for name, role in draft.roles.items() if role == "sentence"), "sentence")
-    return rows.assign(**{column: sentences})
+        if "word_index" in draft.roles.values():
+            state.field("counts_from")

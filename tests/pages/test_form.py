@@ -42,20 +42,20 @@ def test_a_doubt_has_a_button_and_the_preview_marks_the_stimulus(store, tmp_path
     path = tmp_path / "mine.csv"
     path.write_text("sentence,word_index,f\nthe old boy,1,u\nthe old boy,2,v\na cat runs,1,u\n")
     screen = Screen("new").upload(path)
-    assert screen.app.dataframe[0].value["sentence"].tolist()[0] == "the [old] boy"
-    screen.press("Count from 1")
-    assert screen.app.dataframe[0].value["sentence"].tolist() == [
-        "[the] old boy",
-        "the [old] boy",
-        "[a] cat runs",
+    assert screen.preview[:2] == [
+        ["header", "sentence", "word_index", "f"],
+        ["1", "the [old] boy", "1", "u"],
     ]
+    screen.press("Count from 1")
+    sentences = [row[1] for row in screen.preview[1:]]
+    assert sentences == ["[the] old boy", "the [old] boy", "[a] cat runs"]
     assert "--counts-from" not in screen.said and screen.address["counts_from"] == ["1"]
     # Of what can only count from 1, the step shows the choice beside the error.
     path.write_text("sentence,word_index,f\nthe old boy,1,u\nthe old boy,3,v\na cat runs,1,u\n")
     screen = Screen("new").upload(path)
-    assert "--counts-from 1" in " ".join(screen.said.split())
+    assert "choose that they do" in " ".join(screen.said.split()) and "--" not in screen.said
     screen.choose("Words count from", "1")
-    assert screen.app.dataframe[0].value["sentence"].tolist()[1] == "the old [boy]"
+    assert screen.preview[2][1] == "the old [boy]"
     codes = [*[1, 2, 3] * 4, -99]
     rows = "".join(f"the {n} sings,{code},{n % 4 + 1}\n" for n, code in enumerate(codes * 2))
     path.write_text(f"sentence,code,label\n{rows}")
@@ -63,6 +63,23 @@ def test_a_doubt_has_a_button_and_the_preview_marks_the_stimulus(store, tmp_path
     assert screen.address["na"] == ["-99"]
     screen.press("Make code and label categorical")
     assert screen.address["roles"] == ["code=nominal", "label=nominal"]
+
+
+def test_the_header_is_found_marked_and_chosen(store, tmp_path):
+    path = tmp_path / "titled.csv"
+    table = "sentence,word_index,f\nthe old boy,0,u\n\nthe old boy,1,v\na cat runs,1,u\n"
+    path.write_text(f"Items,,\n\n{table}")
+    screen = Screen("new", models="mini-bert").upload(path)
+    assert [row[0] for row in screen.preview] == ["·", "·", "header", "1", "·", "2", "3"]
+    assert screen.preview[5][1] == "the [old] boy" and screen.errors == []
+    screen.choose("Header row", "1")
+    assert screen.preview[0] == ["header", "Items", "", ""]
+    # Where the file cannot be read, its rows are there to be chosen.
+    path.write_text(f"a,b,c,d\nItems\n{table}")
+    screen = Screen("new", models="mini-bert").upload(path)
+    assert len(screen.errors) == 1 and screen.preview[2][1:] == ["sentence", "word_index", "f", ""]
+    screen.choose("Header row", "3")
+    assert screen.errors == [] and screen.preview[2][1] == "sentence"
 
 
 @pytest.mark.slow
