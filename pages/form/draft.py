@@ -1,25 +1,24 @@
-"""The stimuli as the form has them now: table, roles, features and features given by distances."""
+"""The stimuli as the form has them now: table, roles and features."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import streamlit as st
 
 from mlem_core.analysis.source import StimulusSource
+from mlem_core.analysis.spec import parameters
 from mlem_core.base.errors import InputError
 from mlem_core.stimuli.candidates import added_column
-from mlem_core.stimuli.formats import FORMATS, STEPS
+from mlem_core.stimuli.formats import FORMATS
 from mlem_core.stimuli.reading.table import Table
+from mlem_core.stimuli.roles import parse_role
 from mlem_core.stimuli.stimulus_set import StimulusSet
+from mlem_core.stimuli.table_warnings import Doubt
 from mlem_core.tasks.reading import read_first_rows, read_whole_table
 from pages.form import state
 from pages.parts import choices, stored
-from pages.parts.choices import plain
 
 FEATURES = ("ordered", "nominal")
 
@@ -155,6 +154,16 @@ def change_roles(draft: Draft, roles: dict[str, str]) -> None:
     choices.put("roles", state.option_texts(changed))
 
 
+def settle(draft: Draft, change: Doubt) -> None:
+    """Make the choice that changes what was found."""
+    if change.option == "role":
+        change_roles(draft, dict(map(parse_role, change.values)))
+    elif parameters()[change.option].repeated:
+        choices.put(change.option, [*(choices.get(change.option) or []), *change.values])
+    else:
+        choices.put(change.option, change.values)
+
+
 def column_vectors(draft: Draft, column: str) -> list[str]:
     """The vectors that a column is a part of."""
     return [
@@ -163,69 +172,3 @@ def column_vectors(draft: Draft, column: str) -> list[str]:
         for part in columns
         if column == part or (part.endswith("*") and column.startswith(part[:-1]))
     ]
-
-
-def show_given(draft: Draft) -> None:
-    """Draw what is added, each with its way out, and what adds more."""
-    if not {"vectors", "rdms"} <= {*STEPS}:
-        return
-    vectors, rdms = state.pairs("vectors"), state.pairs("rdms")
-    title = "Features given by distances"
-    with st.expander(title, icon=":material/straighten:", expanded=bool(vectors or rdms)):
-        for name, columns in vectors.items():
-            _line("vectors", name, f"vector of {', '.join(columns)}")
-        for name, file in rdms.items():
-            _line("rdms", name, f"RDM {file.rpartition('/')[2]}")
-        left, right = st.columns(2)
-        with left:
-            _take_columns(draft)
-        with right:
-            state.uploader(
-                "An RDM from a file (.npy, .csv)",
-                "form rdm",
-                _take_rdm,
-                type=["npy", "csv", "tsv", "txt"],
-                help="Distances between the stimuli as a feature of their own, such as ratings. A "
-                "square matrix in the order of the stimuli, or with names (of stimuli or items) in "
-                "its first row and column. They are scaled to [0, 1].",
-            )
-
-
-def _line(which: str, name: str, what: str) -> None:
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.markdown(f"**{plain(name)}** :gray[{plain(what)}]")
-        state.take_away(
-            f"form {which} away {name}", "feature", partial(state.put_pair, which, name)
-        )
-
-
-def _new_name(typed: str) -> str:
-    taken = {*state.pairs("vectors"), *state.pairs("rdms")}
-    return state.own_name(typed.lstrip("_ "), taken, "feature")
-
-
-def _take_columns(draft: Draft) -> None:
-    """Ordered columns and a name, made into one vector."""
-    offered = [
-        column
-        for column, role in draft.roles.items()
-        if role == "ordered" and not column_vectors(draft, column)
-    ]
-    with st.form(f"form vector {draft.name}", clear_on_submit=True, border=False):
-        columns_chosen = st.multiselect(
-            "Ordered columns that are one vector",
-            offered,
-            placeholder="Two columns or more",
-            help="Such as the numbers of an embedding. Their distance is Euclidean, of the numbers "
-            "as they are, and scaled to [0, 1]; the columns are then no features of their own.",
-        )
-        name = st.text_input("Name of the vector", placeholder="semantics")
-        if st.form_submit_button("Make one feature", icon=":material/join_inner:"):
-            if columns_chosen:
-                state.put_pair("vectors", _new_name(name or "vector"), tuple(columns_chosen))
-                st.rerun()
-
-
-def _take_rdm(file: Any) -> None:
-    """Add what was uploaded; problems with it stand above the columns."""
-    state.put_pair("rdms", _new_name(Path(file.name).stem), stored.keep_files(file))

@@ -16,11 +16,10 @@ from mlem_core.extending import panels, resolve
 from mlem_core.stimuli import datasets
 from mlem_core.stimuli.formats import FORMATS, TABLE, find_format, folder_suffixes
 from mlem_core.stimuli.reading.content import DECIMALS, SEPARATORS, ReadAs
-from mlem_core.stimuli.roles import TEMPLATE, parse_role
+from mlem_core.stimuli.roles import TEMPLATE
 from mlem_core.stimuli.stimulus_set import StimulusSet
-from mlem_core.stimuli.table_warnings import Doubt
 from pages.form import state
-from pages.form.draft import FEATURES, Draft, change_roles
+from pages.form.draft import FEATURES, Draft, settle
 from pages.form.preview import show_preview
 from pages.parts import choices, stored
 from pages.parts.choices import plain
@@ -64,16 +63,9 @@ def _show_notes(draft: Draft, stimuli: StimulusSet) -> None:
                 key=f"form doubt {doubt.sentence} {draft.name}",
                 type="tertiary",
                 icon=":material/check:",
-                on_click=partial(_settle, draft, doubt),
+                on_click=partial(settle, draft, doubt),
                 help="Changes how the file is read. Steps 1 and 2 show it and can change it back.",
             )
-
-
-def _settle(draft: Draft, doubt: Doubt) -> None:
-    if doubt.option == "role":
-        change_roles(draft, dict(map(parse_role, doubt.values)))
-    else:
-        choices.put(doubt.option, doubt.values)
 
 
 def stimuli_uploader() -> None:

@@ -1,4 +1,4 @@
-"""Step 2, Roles: what each column is, with the checks beside the column that they are about."""
+"""Step 2, Roles: what each column is, automatic features, and what the checks found."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ import pandas as pd
 import streamlit as st
 
 from mlem_core.analysis.diagnostics import lint
-from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.errors import InputError
-from mlem_core.base.text import many
+from mlem_core.base.text import listed
 from mlem_core.figures.stimuli import feature_correlations
 from mlem_core.representations.registry import MODELS, packaged
 from mlem_core.stimuli.candidates import CANDIDATES, SURPRISAL, added_column, added_features
 from mlem_core.stimuli.columns import cell_text
 from mlem_core.stimuli.roles import ROLES
 from mlem_core.stimuli.stimulus_set import StimulusSet
-from mlem_core.stimuli.table_warnings import Lint, StimulusFinding
-from pages.form.draft import FEATURES, Draft, change_roles, column_vectors, show_given
+from mlem_core.stimuli.table_warnings import FindingPattern, Lint, finding_patterns
+from pages.form.distances import show_distance_features
+from pages.form.draft import FEATURES, Draft, change_roles, column_vectors, settle
 from pages.parts import choices, stored
 from pages.parts.choices import inform, plain
 
@@ -32,16 +33,15 @@ SIGNS = {"problem": ("red", "error"), "caution": ("orange", "warning"), "note": 
 # What the checks depend on.
 _CHECKED = ("missing", "interactions", "folds", "folds_over", "seed", "values")
 ROLE_NAMES = {
-    "word_index": "which word",
+    "word_index": "position of the word",
     "ordered": "numeric feature",
     "nominal": "categorical feature",
     "sentence_id": "keeps together",
-    "word": "word, checked",
     "start_idx": "first character",
     "end_idx": "character after it",
     "ignore": "no feature",
     "vector": "vector",
-    "rdm": "RDM",
+    "rdm": "distance matrix",
 }
 
 
@@ -52,30 +52,75 @@ def show_roles(draft: Draft, lint: Lint | None, wrong: str) -> None:
         return
     if wrong:
         st.error(plain(wrong), icon=":material/error:")
-    findings = [] if lint is None else lint.findings
-    _free(draft)
-    show_given(draft)
-    _lines(draft, findings)
     if lint is not None:
-        _general_findings(lint)
+        _show_findings(draft, lint)
+    _show_columns(draft)
+    _show_automatic(draft)
+    show_distance_features(draft)
 
 
-def _lines(draft: Draft, findings: list[StimulusFinding]) -> None:
-    def about(name: str) -> list[StimulusFinding]:
-        return [finding for finding in findings if finding.features == (name,)]
+def _show_findings(draft: Draft, lint: Lint) -> None:
+    """What the checks found, a line for each pattern, and the choice that changes it."""
+    patterns = finding_patterns(lint.findings)
+    if not patterns:
+        st.caption(":material/check: The checks found nothing.")
+    with st.container(gap="xsmall"):
+        for number, pattern in enumerate(patterns):
+            _show_pattern(draft, pattern, number)
+        if merged := choices.get("merge_rare"):
+            with st.container(horizontal=True, vertical_alignment="center"):
+                names = listed([text.rpartition("=")[0].replace("_", " ") for text in merged])
+                st.markdown(
+                    f":gray[:material/check:] :small[Rare values are merged in {plain(names)}.]",
+                    width="content",
+                )
+                _small_button("Undo", "form merged", partial(choices.put, "merge_rare", None))
+    if any(pattern.kind == "correlated" for pattern in patterns):
+        with st.expander("Correlations of features", icon=":material/grid_on:"):
+            st.plotly_chart(
+                feature_correlations(lint.correlations),
+                key="lint correlations",
+                config={"displaylogo": False},
+                alt="Correlations between the feature distances",
+            )
+            st.caption(
+                "Pearson correlation of the distances of two features, over the pairs of "
+                f"{lint.n_stimuli:,} stimuli. Above .3, or below −.3, the importances of the two "
+                "are hard to separate."
+            )
 
+
+def _show_pattern(draft: Draft, pattern: FindingPattern, number: int) -> None:
+    """A pattern with its rows, where these are few or the first ones say enough."""
+    color, icon = SIGNS[pattern.severity]
+    rows = ", ".join(f"{row:,}" for row in pattern.rows[:MOST_NAMED])
+    more = " …" if len(pattern.rows) > MOST_NAMED else ""
+    where = f" (row{'s' * (len(pattern.rows) > 1)} {rows}{more})" if rows else ""
+    text = plain(pattern.sentence.removesuffix(".") + where + ".")
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.markdown(f":{color}[:material/{icon}:] :small[{text}]", width="content")
+        change = pattern.change
+        if change is not None and change.option in (*parameters(), "role"):
+            _small_button(change.label, f"form finding {number}", partial(settle, draft, change))
+
+
+def _small_button(label: str, key: str, on_click: Any) -> None:
+    st.button(plain(label), key=key, type="tertiary", icon=":material/check:", on_click=on_click)
+
+
+def _show_columns(draft: Draft) -> None:
     with st.container(gap="xsmall"):
         with st.container(key="roles head"):
-            heads = zip(st.columns(WIDTHS, wrap=False), ("Column", "Role", "Checks"), strict=True)
+            heads = zip(st.columns(WIDTHS, wrap=False), ("Column", "Role", "Values"), strict=True)
             for place, title in heads:
                 place.caption(f"**{title}**")
         for column in list(draft.roles)[:MOST_LINES]:
-            _line(draft, column, about(column))
-        added = list(map(added_column, getattr(draft.source, "add", ())))
+            _show_column(draft, column)
+        added = [*map(added_column, getattr(draft.source, "add", ()))]
         for part in ("vectors", "rdms"):
             added += dict(getattr(draft.source, part, ()))
         for name in dict.fromkeys(added):
-            _added_line(draft, name, about(name))
+            _show_added(draft, name)
     if len(draft.roles) > MOST_LINES:
         st.caption(
             f"{len(draft.roles) - MOST_LINES} more columns keep the role that is guessed: "
@@ -83,14 +128,11 @@ def _lines(draft: Draft, findings: list[StimulusFinding]) -> None:
         )
 
 
-def _line(draft: Draft, column: str, findings: list[StimulusFinding]) -> None:
+def _show_column(draft: Draft, column: str) -> None:
     assert draft.cells is not None
-    cells = draft.cells[column]
-    name, role, about = st.columns(WIDTHS, vertical_alignment="top")
-    with name:
-        st.markdown(f"**{plain(column)}**  \n:small[:gray[{plain(_some_values(cells))}]]")
+    name, role, values = st.columns(WIDTHS, vertical_alignment="center")
+    name.markdown(f"**{plain(column)}**")
     options = list(ROLES) if draft.kind == "table" else [*FEATURES, "ignore"]
-    now = draft.roles[column]
     with role:
         st.selectbox(
             f"Role of {column}",
@@ -100,38 +142,23 @@ def _line(draft: Draft, column: str, findings: list[StimulusFinding]) -> None:
             help="  \n".join(f"**{ROLE_NAMES.get(one, one)}**: {ROLES[one]}" for one in options),
             **choices.bound(
                 f"form role {column} {draft.name}",
-                now,
+                draft.roles[column],
                 lambda role: change_roles(draft, {column: role}),
             ),
         )
-    with about:
-        for vector in column_vectors(draft, column):
-            st.caption(f"A part of the vector {plain(vector)}.")
-        _say(findings)
+    part = "".join(f" A part of the vector {vector}." for vector in column_vectors(draft, column))
+    values.caption(plain(_some_values(draft.cells[column]) + part))
 
 
-def _added_line(draft: Draft, name: str, findings: list[StimulusFinding]) -> None:
-    column, role, about = st.columns(WIDTHS)
-    later = name in draft.later
-    values = "computed when it runs"
-    if not later and draft.stimuli is not None and name in draft.stimuli.table:
-        values = _some_values(draft.stimuli.table[name])
-    column.markdown(f"**{plain(name)}**  \n:small[:gray[{plain(values)}]]")
-    kinds = {} if draft.stimuli is None else {f.name: f.kind for f in draft.stimuli.features}
-    role.markdown(f"{ROLE_NAMES.get(kinds.get(name, ''), 'numeric feature')} :gray[(added)]")
-    with about:
-        _say(findings)
-
-
-def _say(findings: list[StimulusFinding]) -> None:
-    """Findings as lines, with their rows where these are few or the first ones say enough."""
-    for finding in findings:
-        color, icon = SIGNS[finding.severity]
-        rows = ", ".join(f"{row:,}" for row in finding.rows[:MOST_NAMED])
-        more = " …" if len(finding.rows) > MOST_NAMED else ""
-        where = f" (row{'s' if len(finding.rows) > 1 else ''} {rows}{more})" if rows else ""
-        text = plain(finding.sentence.removesuffix(".") + where + ".")
-        st.markdown(f":{color}[:material/{icon}:] :small[{text}]")
+def _show_added(draft: Draft, name: str) -> None:
+    column, role, place = st.columns(WIDTHS, vertical_alignment="center")
+    column.markdown(f"**{plain(name)}**")
+    values, kind = "computed when it runs", ""
+    if draft.stimuli is not None and name not in draft.later:
+        kind = {f.name: f.kind for f in draft.stimuli.features}.get(name, "")
+        values = _some_values(draft.stimuli.table[name]) if name in draft.stimuli.table else ""
+    role.markdown(f"{ROLE_NAMES.get(kind, 'numeric feature')} :gray[(added)]")
+    place.caption(plain(values))
 
 
 def _some_values(cells: pd.Series[Any]) -> str:
@@ -144,7 +171,7 @@ def _some_values(cells: pd.Series[Any]) -> str:
     return ", ".join(first) + (" …" if len(values) > len(first) else "")
 
 
-def _free(draft: Draft) -> None:
+def _show_automatic(draft: Draft) -> None:
     """Features that follow from the stimuli, as toggles."""
     chosen = choices.get("add") or []
     there = set(draft.base.table.columns) if draft.base is not None else set()
@@ -160,7 +187,6 @@ def _free(draft: Draft) -> None:
     if words and SURPRISAL in CANDIDATES:
         offered += [f"{SURPRISAL}:{name}" for name in packaged() if MODELS[name].causal]
     options = list(dict.fromkeys([*offered, *chosen]))
-    now = [name for name in options if name in chosen]
 
     def label(name: str) -> str:
         what, colon, model = name.partition(":")
@@ -174,46 +200,23 @@ def _free(draft: Draft) -> None:
             selection_mode="multi",
             wrap=True,
             format_func=label,
-            help="They follow from the words themselves; surprisal is computed in a causal model "
+            help="They follow from the words themselves. Surprisal is computed in a causal model "
             "when the analysis runs.",
-            **choices.bound(f"form add {draft.name}", now, partial(choices.put, "add")),
+            **choices.bound(
+                f"form add {draft.name}",
+                [name for name in options if name in chosen],
+                partial(choices.put, "add"),
+            ),
         )
         languages = [addable[name].languages for name in chosen if name in addable]
         if language_codes := next(filter(None, languages), None):
-            name = "language"
             choices.choose_one(
                 "Language of frequencies",
                 language_codes(),
-                name,
-                getattr(AnalysisSpec, name),
+                "language",
+                getattr(AnalysisSpec, "language"),  # noqa: B009 - of an extension
                 width=180,
                 help="Of the word list that log frequencies are from, by its code.",
-            )
-
-
-def _general_findings(lint: Lint) -> None:
-    """Findings that are about no single column."""
-    if not lint.findings:
-        st.caption(":material/check: Nothing in the stimuli stands in the way.")
-    rest = [one for one in lint.findings if len(one.features) != 1]
-    if not rest:
-        return
-    grave = any(finding.severity == "problem" for finding in rest)
-    title = f"{many(len(rest), 'thing')} to know about the stimuli as a whole"
-    _, icon = SIGNS[rest[0].severity]
-    with st.expander(title, icon=f":material/{icon}:", expanded=grave):
-        _say(rest)
-        if any(finding.kind == "correlated" for finding in rest):
-            st.plotly_chart(
-                feature_correlations(lint.correlations),
-                key="lint correlations",
-                config={"displaylogo": False},
-                alt="Correlations between the feature distances",
-            )
-            st.caption(
-                "Pearson correlation of the distances of two features, over the pairs of "
-                f"{lint.n_stimuli:,} stimuli. Above 0.3, or below −0.3, the importances of the two "
-                "are hard to separate."
             )
 
 

@@ -104,7 +104,7 @@ def test_an_excel_file_is_read_as_it_is_and_run(store, tmp_path):
     assert screen.errors == []
     screen.press("Next: Roles")
     assert screen.widget("selectbox", "Role of Häufigkeit").value == "ordered"
-    assert "'tense' has no value in" in screen.said
+    assert "features have empty cells" in screen.said and "tense (" in screen.said
     screen.press("Next: Models").choose("form models", ["mini-bert"], "multiselect")
     screen.choose("choice layers", "0,6", "text_input").press("Run")
     spec = screen.spec(store)
@@ -140,7 +140,7 @@ def test_columns_become_a_vector_and_a_file_a_feature(store, tmp_path):
     np.save(tmp_path / "wrong.npy", np.zeros((3, 4)))
     np.save(tmp_path / "brain.npy", hidden @ rng.standard_normal((3, 8)))
     screen = Screen("new", models="none", step="roles").upload(tmp_path / "with vectors.csv")
-    screen.widget("multiselect", "Ordered columns that are one vector").set_value(["s1", "s2"])
+    screen.widget("multiselect", "Numeric columns that are one vector").set_value(["s1", "s2"])
     screen.widget("text_input", "Name of the vector").set_value("semantics")
     screen.press("Make one feature")
     assert screen.said.count("the vector semantics") == 2
@@ -149,7 +149,9 @@ def test_columns_become_a_vector_and_a_file_a_feature(store, tmp_path):
     assert "wrong.npy" in error and "3 × 4" in error
     screen.press("form rdms away wrong").upload(tmp_path / "ratings.npy", to="rdm")
     assert screen.errors == []
-    assert "RDM :gray[(added)]" in screen.said and "vector :gray[(added)]" in screen.said
+    assert (
+        "distance matrix :gray[(added)]" in screen.said and "vector :gray[(added)]" in screen.said
+    )
     screen.press("step models").upload(tmp_path / "brain.npy", to="representations").press("Run")
     spec = screen.spec(store)
     assert spec.vectors == (("semantics", ("s1", "s2")),)
@@ -202,6 +204,28 @@ def test_a_bad_file_loses_and_runs_nothing(store, csv, tmp_path, name, content, 
     screen.choose("form stimuli", screen.widget("selectbox", "form stimuli").options[-2])
     assert "mini-bert on mine.csv" in screen.said and can_run(screen)
     assert jobs_in(store) == set()
+
+
+def test_findings_of_one_kind_are_one_sentence_with_the_choice_that_changes_them(store):
+    screen = Screen("new", stimuli="treebank", models="mini-bert", step="roles")
+    said = screen.said
+    assert said.count("features follow from others") == said.count("have empty cells") == 1
+    assert said.count(":orange[") == 2  # what follows from others, and what correlates
+    screen.press("Ignore these 3 columns")
+    assert "pron_type=ignore" in screen.address["roles"]
+    assert "follow from others" not in screen.said and can_run(screen)
+    screen.press("Count empty cells as a value")
+    assert screen.address["missing"] == ["level"]
+
+
+def test_rare_values_are_merged_and_taken_apart_again(store, tmp_path):
+    table = TABLE.assign(kind=[*"ab"] * 40 + ["c"] * 2)
+    write_csv(table, tmp_path / "mine.csv")
+    screen = Screen("new", models="mini-bert").upload(tmp_path / "mine.csv").press("step roles")
+    screen.press("Merge rare values")
+    assert screen.address["merge_rare"] == ["kind=5"] and "merged in kind" in screen.said
+    screen.press("Undo")
+    assert "merge_rare" not in screen.address and "Merge rare values" in screen.buttons
 
 
 @for_each(
