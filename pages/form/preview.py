@@ -1,4 +1,4 @@
-"""The first rows of a file, of which a click makes one the header; the stimulus is marked."""
+"""The first rows of a file: a click makes one the header, and the stimulus is marked."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def _read_sheet(data: bytes, name: str, read_as: ReadAs) -> Reading:
 
 
 def _fill_merged(rows: dict[int, dict[int, Any]], merged: dict[str, _Range]) -> list[str]:
-    """Give each row of a merged cell its value; returns the ranges of which rows were filled."""
+    """Give each row of a merged cell its value; returns the ranges with rows below the first."""
     filled, numbers, ends = [], sorted(rows), dict[int, int]()
     for ref, (column, top, _, bottom) in sorted(merged.items(), key=lambda item: item[1]):
         value = rows.get(top, {}).get(column)
