@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from pathlib import Path
 
 import streamlit as st
 
@@ -13,7 +13,6 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores
 from mlem_core.base.text import listed, many
-from mlem_core.stimuli.table_warnings import Lint
 from mlem_core.tasks.access import view_only
 from pages.form import models, read, roles, state
 from pages.form.draft import Draft, draft
@@ -21,19 +20,14 @@ from pages.parts import background, frame
 from pages.parts.choices import duration, inform, plain
 from pages.parts.screens import SCREENS
 
-TITLES = {"read": "Read", "roles": "Roles", "models": "Models"}
-_HELP = {
-    "read": "Which stimuli, and how their file is read.",
-    "roles": "What each column is, automatic features, and the checks.",
-    "models": "Models, files of representations, and how it is computed.",
+# The steps, each with its help.
+STEPS = {
+    "read": ("Read", "Which stimuli, and how their file is read."),
+    "roles": ("Roles", "What each column is, automatic features, and the checks."),
+    "models": ("Models", "Models, files of representations, and how it is computed."),
 }
 
 
-# A file that the browser itself refuses (too large) is never heard of here: as long as it is shown,
-# there is no way on.
-_REFUSED = '.stApp:has([data-testid="stFileChip"][aria-invalid="true"])'
-# Nor of one that is on its way. One of a single step is lost when the step goes.
-_COMING = '[data-testid="stFileChipIconSpinner"]'
 # The files of the first step show in the others as long as they are on their way.
 _AWAY = """[data-testid="stLayoutWrapper"]:has(> .st-key-form-upload):not(:has(
   [data-testid="stFileChip"])) { display: none; }"""
@@ -41,24 +35,11 @@ _AWAY = """[data-testid="stLayoutWrapper"]:has(> .st-key-form-upload):not(:has(
 
 def _style() -> str:
     """The bar stays in sight, and gives way to the message on a missing file."""
-    theme = st.context.theme.type or "light"
-    behind, line = (
-        st.get_option(f"theme.{theme}.{color}Color") for color in ("background", "border")
-    )
-    return f"""<style>
-[data-testid="stLayoutWrapper"]:has(> .st-key-form-bar) {{
-  position: sticky; bottom: 0; z-index: 90;
-}}
-.st-key-form-bar {{
-  padding: 0.75rem 0; background: {behind}; border-top: 1px solid {line};
-}}
-.st-key-form-refused, .st-key-form-coming {{ display: none; }}
-{_REFUSED} .st-key-form-refused, .stApp:has({_COMING}) .st-key-form-coming {{ display: block; }}
-{_REFUSED} .st-key-form-ways, .stApp:has({_COMING}) .st-key-form-ways {{ display: none; }}
-{_REFUSED} .st-key-form-steps {{ display: none; }}
-.stApp:has(.st-key-form-step {_COMING}) .st-key-form-steps {{ visibility: hidden; }}
-{"" if state.step() == "read" else _AWAY}
-</style>"""
+    css = Path(__file__).with_name("form").joinpath("bar.css").read_text("utf-8")
+    for color in ("background", "border"):
+        theme = st.context.theme.type or "light"
+        css = css.replace(f"{color}-color", str(st.get_option(f"theme.{theme}.{color}Color")))
+    return f"<style>{css}{'' if state.step() == 'read' else _AWAY}</style>"
 
 
 def new_body() -> None:
@@ -84,18 +65,18 @@ def new_body() -> None:
         except InputError as error:
             wrong["models"] = str(error)
     with st.container(horizontal=True, key="form steps"):
-        for number, name in enumerate(state.STEPS, start=1):
+        for number, (name, (title, help)) in enumerate(STEPS.items(), start=1):
             with st.container(gap="xsmall"):
                 st.button(
-                    f"{number} {TITLES[name]}",
+                    f"{number} {title}",
                     key=f"step {name}",
                     type="primary" if name == state.step() else "secondary",
                     icon=":material/error:" if wrong[name] else None,
                     on_click=partial(state.show_step, name),
                     width="stretch",
-                    help=_HELP[name],
+                    help=help,
                 )
-                st.caption(_summary(name, now, lint))
+                st.caption(plain(_summary(name, now)))
     with st.container(key="form upload"):
         read.stimuli_uploader()
     with st.container(key="form step"):
@@ -114,19 +95,18 @@ def new_body() -> None:
     _bar(now, wrong, cost, spec)
 
 
-def _summary(name: str, now: Draft, lint: Lint | None) -> str:
+def _summary(name: str, now: Draft) -> str:
     """What is chosen in a step."""
     if name == "read":
-        return plain(now.label if now.base is None else f"{now.label}, {len(now.base):,} stimuli")
+        return now.label if now.base is None else f"{now.label}, {len(now.base):,} stimuli"
     if name == "models":
-        return plain(_systems() or "none yet")
+        return _models() or "none yet"
     if now.stimuli is None:
         return "not yet"
-    features = many(len(now.stimuli.features) + len(now.later), "feature")
-    return features if lint is None or not lint.counts else f"{features}, {lint.counts}"
+    return many(len(now.stimuli.features) + len(now.later), "feature")
 
 
-def _systems() -> str:
+def _models() -> str:
     """The models and files that are chosen, or how many they are."""
     names = [*models.chosen_models(), *state.pairs("files")]
     return many(len(names), "model") if len(names) > 2 else listed(names)
@@ -149,14 +129,18 @@ def _bar(now: Draft, wrong: dict[str, str], cost: Cost | None, spec: AnalysisSpe
             )
         place = state.STEPS.index(state.step())
         with st.container(horizontal=True, vertical_alignment="center", key="form ways"):
-            if place:
-                _way("Back", state.STEPS[place - 1], ":material/arrow_back:")
-            if place + 1 < len(state.STEPS):
-                after = state.STEPS[place + 1]
-                _way(f"Next: {TITLES[after]}", after, ":material/arrow_forward:", kind="primary")
+            for to in {max(place - 1, 0), place, min(place + 1, len(STEPS) - 1)} - {place}:
+                title, help = STEPS[state.STEPS[to]]
+                st.button(
+                    "Back" if to < place else f"Next: {title}",
+                    icon=f":material/arrow_{'back' if to < place else 'forward'}:",
+                    icon_position="left" if to < place else "right",
+                    on_click=partial(state.show_step, state.STEPS[to]),
+                    help=help,
+                )
             run = st.button(
                 "Run",
-                type="primary" if place + 1 == len(state.STEPS) else "secondary",
+                type="primary",
                 icon=":material/play_arrow:",
                 disabled=any(wrong.values()),
                 help="Runs in the background; you may leave this page. What an earlier run left in "
@@ -165,17 +149,6 @@ def _bar(now: Draft, wrong: dict[str, str], cost: Cost | None, spec: AnalysisSpe
             st.markdown(_what_runs(now, wrong, cost), width="stretch")
     if run and spec is not None:
         frame.attempt(partial(background.start_analysis, spec))
-
-
-def _way(label: str, to: str, icon: str, kind: Any = "secondary") -> None:
-    st.button(
-        label,
-        icon=icon,
-        icon_position="right" if label.startswith("Next") else "left",
-        type=kind,
-        on_click=partial(state.show_step, to),
-        help=_HELP[to],
-    )
 
 
 def _what_runs(now: Draft, wrong: dict[str, str], cost: Cost | None) -> str:
@@ -188,7 +161,7 @@ def _what_runs(now: Draft, wrong: dict[str, str], cost: Cost | None) -> str:
     assert now.stimuli is not None
     on = f"{plain(now.label)} ({len(now.stimuli):,} stimuli)"
     where = default_address() or f"this machine ({many(cores(), 'core')})"
-    text = f"Runs {plain(_systems())} on {on}. Computes on {plain(where)}."
+    text = f"Runs {plain(_models())} on {on}. Computes on {plain(where)}."
     if cost is not None:
         takes = f"About {duration(cost.seconds)} and {models.size_text(cost.n_bytes)} of disk"
         offers = [offer for offer in models.offers() if offer.where != "away"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import get_args
@@ -21,7 +20,7 @@ from mlem_core.measures.similarity import correlations_of_features, plain_column
 from mlem_core.pairs.columns import AUTO, FeatureColumn, feature_columns, resolved_columns
 from mlem_core.pairs.moments import PairMoments, moments_of_columns
 from mlem_core.pairs.pair_columns import PairColumns
-from mlem_core.stimuli.folds import FEWEST_FOLDS, stimulus_folds, tested
+from mlem_core.stimuli.folds import stimulus_folds, tested
 from mlem_core.stimuli.levels import STIMULUS, constant_unit
 from mlem_core.stimuli.stimulus_set import StimulusSet, group_name
 from mlem_core.stimuli.table_warnings import MOST_ROWS, Lint, Severity, StimulusFinding
@@ -96,9 +95,8 @@ def lint(stimuli: StimulusSet, spec: AnalysisSpec = DEFAULT) -> Lint:
 
 def _levels(of_feature: Mapping[str, str]) -> Iterator[StimulusFinding]:
     """The units that features are constant on; none where on single stimuli only."""
-    named = [(name.replace("_", " "), level) for name, level in of_feature.items()]
     parts = [
-        f"{listed([name for name, of in named if of == level])} ({level})"
+        f"{listed([name for name, own in of_feature.items() if own == level])} ({level})"
         for level in dict.fromkeys(of_feature.values())
         if level != STIMULUS
     ]
@@ -114,11 +112,6 @@ def _levels(of_feature: Mapping[str, str]) -> Iterator[StimulusFinding]:
 VARIES = 1e-12
 # Two features whose distances correlate by less than this from 1 distinguish the same pairs.
 SAME = 1e-9
-
-
-def quoted(feature: str) -> str:
-    """A feature in quotation marks, as words."""
-    return repr(feature.replace("_", " "))
 
 
 def feature_findings(moments: PairMoments) -> Iterator[StimulusFinding]:
@@ -144,11 +137,8 @@ def feature_findings(moments: PairMoments) -> Iterator[StimulusFinding]:
             yield StimulusFinding(
                 "caution" if somewhere else "problem",
                 "constant",
-                f"The feature {quoted(name)} has the same distance in all {where}.",
+                f"The feature {name!r} has the same distance in all {where}.",
                 (name,),
-                detail=f"without fold {', '.join(map(str, folds))}" if somewhere else "in all",
-                option="role",
-                value=f"{name}=ignore",
             )
     correlations = correlations_of_features(moments)
     copies = []
@@ -159,12 +149,9 @@ def feature_findings(moments: PairMoments) -> Iterator[StimulusFinding]:
             yield StimulusFinding(
                 "problem",
                 "copies",
-                f"The features {quoted(first)} and {quoted(second)} divide the stimuli in the same "
+                f"The features {first!r} and {second!r} divide the stimuli in the same "
                 "way, so their separate weights mean nothing; leave one of them out.",
                 (first, second),
-                detail="copies",
-                option="role",
-                value=f"{second}=ignore",
             )
     # The weights of values are drawn towards one a feature, so that there is always one best fit.
     parts = np.eye(len(columns)) if columns.interactions else plain
@@ -209,14 +196,11 @@ def _determined(columns: Sequence[FeatureColumn], rows: IntArray) -> Iterator[St
         yield StimulusFinding(
             "caution",
             "determined",
-            f"The feature {quoted(name)} follows from {listed([*map(quoted, given)])}: stimuli "
-            f"that agree on {'it' if len(given) == 1 else 'both'} agree on {quoted(name)}. So one "
+            f"The feature {name!r} follows from {listed([*map(repr, given)])}: stimuli "
+            f"that agree on {'it' if len(given) == 1 else 'both'} agree on {name!r}. So one "
             "may be credited with what another explains. Read their importances together, or "
-            f"leave {quoted(name)} out.",
+            f"leave {name!r} out.",
             (name, *given),
-            detail=f"from {listed([other.replace('_', ' ') for other in given])}",
-            option="role",
-            value=f"{name}=ignore",
         )
 
 
@@ -256,12 +240,11 @@ def _correlated(
         StimulusFinding(
             "caution",
             "correlated",
-            f"The distances of {quoted(names[0])} and {quoted(names[1])} correlate at "
+            f"The distances of {names[0]!r} and {names[1]!r} correlate at "
             f"{fraction(value)} over {of}. So one may be credited with what the other explains. "
             "Read the two importances together, or choose stimuli in which the two vary "
             "independently.",
             names,
-            detail=fraction(value),
         )
         for value, names in sorted(pairs, key=lambda pair: -abs(pair[0]))
         if names not in copies
@@ -300,9 +283,9 @@ def _missing(columns: Sequence[FeatureColumn], policy: str) -> Iterator[Stimulus
     for (as_level, _), (absent, names) in groups.items():
         n_absent = int(absent.sum())
         without = 1 - (n - n_absent) * (n - n_absent - 1) / (n * (n - 1))
-        who, it = f"The feature {quoted(names[0])} has no value", "it"
+        who, it = f"The feature {names[0]!r} has no value", "it"
         if len(names) > 1:
-            several = listed([*map(quoted, names)], most=5)
+            several = listed([*map(repr, names)], most=5)
             who, it = f"The features {several} have no value, always together,", "them"
         left = f"{percent(1 - without) if without < 0.995 else 'under 1 %'} of pairs"
         means = f"only {left} say anything about {it}"
@@ -319,8 +302,6 @@ def _missing(columns: Sequence[FeatureColumn], policy: str) -> Iterator[Stimulus
             detail=f"{percent(n_absent / n)} empty"
             if as_level
             else f"{percent(1 - without)} of pairs",
-            option="" if as_level else "missing",
-            value="" if as_level else "level",
         )
 
 
@@ -337,13 +318,12 @@ def _values(columns: Sequence[FeatureColumn], folds: int) -> Iterator[StimulusFi
                 yield StimulusFinding(
                     "caution",
                     "range",
-                    f"The feature {quoted(feature.name)} runs from {low:g} to {high:g}, but 98 % "
+                    f"The feature {feature.name!r} runs from {low:g} to {high:g}, but 98 % "
                     f"of its values lie between {middle_low:g} and {middle_high:g}. Scaled by the "
                     "range, nearly all its distances are close to 0, and its weight rests on few "
                     "stimuli. Look at the extreme values, or use their logarithm.",
                     (feature.name,),
                     _rows(np.flatnonzero(far)),
-                    detail=f"{low:g} to {high:g}, most {middle_low:g} to {middle_high:g}",
                 )
         if feature.kind != "nominal":
             continue
@@ -352,17 +332,13 @@ def _values(columns: Sequence[FeatureColumn], folds: int) -> Iterator[StimulusFi
             yield StimulusFinding(
                 "problem",
                 "identifier",
-                f"The feature {quoted(feature.name)} has {len(counts):,} different values in "
+                f"The feature {feature.name!r} has {len(counts):,} different values in "
                 f"{int(counts.sum()):,} stimuli, so nearly every two differ in it. "
                 "If it names the stimuli, ignore it; if it is a number, make it numeric.",
                 (feature.name,),
-                detail=f"{len(counts):,} values",
-                option="role",
-                value=f"{feature.name}=ignore",
             )
             continue
-        least = max(folds, math.ceil(min(RARE, n / 100)))
-        rare = counts[counts < least]
+        rare = counts[counts < max(folds, min(RARE, n / 100))]
         if not len(rare):
             continue
         counted = listed([f"{value} ({count})" for value, count in rare.items()], most=5)
@@ -371,14 +347,11 @@ def _values(columns: Sequence[FeatureColumn], folds: int) -> Iterator[StimulusFi
             "caution",
             "rare",
             f"{'A value' if single else f'{len(rare)} values'} of the feature "
-            f"{quoted(feature.name)} "
+            f"{feature.name!r} "
             f"{'is' if single else 'are'} rare among {n:,} stimuli: {counted}. Some folds hold "
             f"hardly any: merge {'it' if single else 'them'} with others or add stimuli.",
             (feature.name,),
             _rows(np.flatnonzero(values.isin(rare.index))),
-            detail=many(len(rare), "value"),
-            option="merge_rare",
-            value=f"{feature.name}={least}",
         )
 
 
@@ -393,8 +366,6 @@ def _size(stimuli: StimulusSet, folds: int, columns: PairColumns) -> Iterator[St
             "change from fold to fold: add stimuli or choose fewer features"
             f"{' or no interactions' if columns.interactions else ''}"
             f"{', or code fewer features by value' if columns.by_value else ''}.",
-            option="values" if columns.by_value else "interactions" * columns.interactions,
-            value="none" if columns.by_value else "no",
         )
     sizes = np.bincount(stimuli.groups)
     of_text = stimuli.level != "stimulus"
@@ -409,8 +380,6 @@ def _size(stimuli: StimulusSet, folds: int, columns: PairColumns) -> Iterator[St
             f"in {folds} folds. A rule of thumb is {GROUPS_A_FOLD} a fold (here "
             f"{GROUPS_A_FOLD * folds}). With fewer, scores of single folds differ by chance: add "
             f"{plural(group_name(stimuli))} or choose fewer folds.",
-            option="folds" * (len(sizes) >= FEWEST_FOLDS * GROUPS_A_FOLD),
-            value=str(len(sizes) // GROUPS_A_FOLD),
         )
     if len(sizes) >= folds and sizes.max() > 2 * n / folds:
         largest = np.flatnonzero(stimuli.groups == sizes.argmax())

@@ -133,15 +133,6 @@ MOST_BY_VALUE = 600
 MOST_STIMULI = 2_500
 
 
-def resolvable(stimuli: StimulusSet) -> list[str]:
-    """The features that can be resolved by value, each alone, in their order."""
-    return [
-        column.name
-        for column in feature_columns(stimuli)
-        if number_of_columns([column.with_names()]) <= MAX_COLUMNS
-    ]
-
-
 def recommended_values(stimuli: StimulusSet, spec: AnalysisSpec) -> tuple[str, ...]:
     """The features that an analysis tries to resolve by value, in their order.
 

@@ -31,7 +31,6 @@ from mlem_core.representations.array_files import (
 from mlem_core.representations.layers import Representations
 from mlem_core.stimuli.neural_rows import (
     TOLERANCE,
-    are_distances,
     check_finite,
     checked_distances,
     drop_rounding,
@@ -392,13 +391,6 @@ def n_subjects(
             "stimuli, units), or distances of several subjects."
         )
     return number
-
-
-def seem_distances(source: Representations) -> bool:
-    """Whether every layer of a file is square and `are_distances` holds."""
-    return "repetitions" not in source.facts and all(
-        are_distances(source[layer]) for layer in source.layers
-    )
 
 
 def _layers(path: Path, names: Iterable[str], by_number: bool = False) -> dict[int, str]:

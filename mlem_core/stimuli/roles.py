@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -66,19 +67,7 @@ _FEW = 5
 _GROUPS = ("sentence_id", "group", "item_id", "sentence_number")
 
 # A small stimulus CSV to begin with: words, both kinds of features, and empty cells.
-TEMPLATE = b"""\
-sentence,word_index,part_of_speech,number,tense,word_length
-the cat sleeps,1,noun,singular,,3
-the cat sleeps,2,verb,singular,present,6
-the cats slept,1,noun,plural,,4
-the cats slept,2,verb,,past,5
-a child sings loudly,1,noun,singular,,5
-a child sings loudly,2,verb,singular,present,5
-a child sings loudly,3,adverb,,,6
-two birds sang,0,numeral,plural,,3
-two birds sang,1,noun,plural,,5
-two birds sang,2,verb,,past,4
-"""
+TEMPLATE = (Path(__file__).parent / "sets" / "template.csv").read_bytes()
 
 
 def guess_roles(table: Table) -> dict[str, str]:

@@ -404,7 +404,6 @@ class StimulusFinding:
     features : the features it is about
     rows : the rows it is about, 1 for the first stimulus below the header, at most `MOST_ROWS`
     detail : what is particular to its features, in a few words
-    option, value : a choice that changes it, as on the command line: "role", "id=ignore"
     """
 
     severity: Severity
@@ -413,111 +412,6 @@ class StimulusFinding:
     features: tuple[str, ...] = ()
     rows: tuple[int, ...] = ()
     detail: str = ""
-    option: str = ""
-    value: str = ""
-
-
-# Of the findings of one kind: what their features do, and what that means.
-_PATTERNS = {
-    "missing": (
-        "features have empty cells",
-        "Only these pairs say anything about them: check that the cells are meant to be empty.",
-    ),
-    "rare": ("features have rare values", "Some folds hold hardly any of these stimuli."),
-    "determined": (
-        "features follow from others",
-        "One may be credited with what another explains: read their importances together.",
-    ),
-    "correlated": (
-        "pairs of features have distances that correlate",
-        "One may be credited with what the other explains: read the two importances together.",
-    ),
-    "copies": (
-        "pairs of features divide the stimuli in the same way",
-        "Their separate weights mean nothing: leave one of each pair out.",
-    ),
-    "identifier": (
-        "features have nearly as many values as there are stimuli",
-        "Ignore those that name the stimuli, and make numbers numeric.",
-    ),
-    "range": (
-        "features have a few extreme values",
-        "Their weights rest on few stimuli: look at these values, or use logarithms.",
-    ),
-    "constant": (
-        "features have the same distance in all pairs of some folds",
-        "Their weights are 0 there.",
-    ),
-}
-_LABELS = {
-    "merge_rare": "Merge rare values",
-    "missing": "Count empty cells as a value",
-    "values": "Code all features as same or different",
-    "interactions": "Leave interactions out",
-    "folds": "Use {} folds",
-    "role": "Ignore {}",
-}
-# Findings that are read beside a result that stays as it is.
-_OF_READING = {"missing", "levels"}
-MOST_FEATURES = 8
-
-
-@dataclass(frozen=True)
-class FindingPattern:
-    """All findings of one kind and severity in one sentence, with the choice that changes them.
-
-    Attributes
-    ----------
-    severity : as of a finding; a note where no result changes
-    rows : as of a finding, of a single one
-    change : the label of the button that changes them, with `option` and `values` as of a `Doubt`
-    """
-
-    severity: Severity
-    kind: str
-    sentence: str
-    rows: tuple[int, ...]
-    change: Doubt | None
-
-
-def finding_patterns(findings: Sequence[StimulusFinding]) -> list[FindingPattern]:
-    """Findings by kind and severity, the gravest first."""
-    by_kind: dict[tuple[int, str, str], list[StimulusFinding]] = {}
-    for finding in findings:
-        reading = finding.severity == "caution" and finding.kind in _OF_READING
-        severity = "note" if reading else finding.severity
-        # What is about the stimuli as a whole stands alone.
-        alone = "" if finding.features and finding.kind in _PATTERNS else finding.sentence
-        key = get_args(Severity).index(severity), finding.kind, alone
-        by_kind.setdefault(key, []).append(finding)
-    places = sorted(by_kind, key=lambda key: key[0])
-    return [_pattern(get_args(Severity)[key[0]], by_kind[key]) for key in places]
-
-
-def _pattern(severity: Severity, findings: Sequence[StimulusFinding]) -> FindingPattern:
-    first, n = findings[0], len(findings)
-    sentence, rows = first.sentence, first.rows
-    if n > 1:
-        what, meaning = _PATTERNS[first.kind]
-        if first.kind == "missing":  # of one finding several features may be
-            n = sum(len(each.features) for each in findings)
-        named = [f"{feature_words(each)} ({each.detail})" for each in findings]
-        sentence, rows = f"{n} {what}: {listed(named, most=MOST_FEATURES)}. {meaning}", ()
-    changes = [each for each in findings if each.option]
-    change = None
-    if changes:
-        columns = [each.value.partition("=")[0] for each in changes]
-        of = columns[0] if len(columns) == 1 else f"these {len(columns)} columns"
-        option, values = changes[0].option, tuple(dict.fromkeys(each.value for each in changes))
-        label = _LABELS[option].format(of if option == "role" else values[0])
-        change = Doubt(sentence, label, option, values)
-    return FindingPattern(severity, first.kind, sentence, rows, change)
-
-
-def feature_words(finding: StimulusFinding) -> str:
-    """The features of a finding as words, without those that another one follows from."""
-    names = finding.features[:1] if finding.kind == "determined" else finding.features
-    return listed([name.replace("_", " ") for name in names], most=5)
 
 
 @dataclass(frozen=True)

@@ -148,12 +148,10 @@ def job_names(jobs: Sequence[Job], store: Store) -> dict[str, str]:
     the time at which each was started, then its id.
     """
     called = {job.id: read_notes(job.id, store).name or derived(job) for job in jobs}
-    more: tuple[Callable[[Job], str], ...] = (
-        lambda job: f"{job.start_time:%d %b, %H:%M}" if job.start_time else "",
-        lambda job: job.id[:6],
-    )
-    same = _same_names(jobs, called)
-    parts = {job.id: [*_model_names(job.spec), *described_choices(job.spec)] for job in same}
+    parts = {
+        job.id: [*_model_names(job.spec), *described_choices(job.spec)]
+        for job in _same_names(jobs, called)
+    }
     of_name = defaultdict[str, list[set[str]]](list)
     for job_id, choices in parts.items():
         of_name[called[job_id]].append({*choices})
@@ -161,9 +159,10 @@ def job_names(jobs: Sequence[Job], store: Store) -> dict[str, str]:
         shared = set.intersection(*of_name[called[job_id]])
         own = [choice for choice in choices if choice not in shared]
         called[job_id] += " · " * bool(own) + listed(own, most=MOST_NAMED)
-    for longer in more:
-        again = {job.id: longer(job) for job in _same_names(jobs, called)}
-        called |= {job: f"{called[job]} · {text}" for job, text in again.items() if text}
+    for job in _same_names(jobs, called):
+        called[job.id] += f" · {job.start_time:%d %b, %H:%M}" if job.start_time else ""
+    for job in _same_names(jobs, called):
+        called[job.id] += f" · {job.id[:6]}"
     return called
 
 

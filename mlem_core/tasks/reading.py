@@ -10,14 +10,16 @@ from mlem_core.analysis.model_source import EVERY
 from mlem_core.analysis.source import StimulusSource
 from mlem_core.base.errors import InputError
 from mlem_core.representations.array_files import CountsRows
-from mlem_core.representations.arrays import from_file, n_subjects, seem_distances
+from mlem_core.representations.arrays import from_file, n_subjects
 from mlem_core.stimuli.columns import missing_marks
 from mlem_core.stimuli.formats import source_table
+from mlem_core.stimuli.neural_rows import are_distances
 from mlem_core.stimuli.reading.content import content, declared_separator, decode, first_rows
-from mlem_core.stimuli.reading.header import preview_rows
 from mlem_core.stimuli.reading.table import Table
 from mlem_core.stimuli.roles import guess_roles
 from mlem_core.stimuli.stimulus_set import StimulusSet
+
+FIRST_ROWS = 12  # of a file that cannot be read
 
 
 class FoundTable(NamedTuple):
@@ -56,7 +58,7 @@ def read_first_rows(source: StimulusSource) -> tuple[tuple[str, ...], ...]:
     with contextlib.suppress(InputError):
         data, name = content(source.stimuli)
         separator, text = declared_separator(decode(data, name, source.encoding)[0])
-        return preview_rows(first_rows(text, source.sep or separator), 0)
+        return tuple(map(tuple, first_rows(text, source.sep or separator)[:FIRST_ROWS]))
     return ()
 
 
@@ -99,5 +101,7 @@ def read_checked_arrays(
     names = source.facts.get("layer_names", {})
     names = {layer: names.get(str(layer), str(layer)) for layer in source.layers}
     left_out = (f"A layer is left out: {why}" for why in source.left_out)
-    distances = of_distances or seem_distances(source)
+    distances = of_distances or (
+        "repetitions" not in source.facts and all(are_distances(source[k]) for k in source.layers)
+    )
     return FoundArrays(names, (*left_out, *source.notes), distances)

@@ -22,10 +22,14 @@ def show_distance_features(draft: Draft) -> None:
     vectors, rdms = state.pairs("vectors"), state.pairs("rdms")
     title = "Upload a feature as a distance matrix"
     with st.expander(title, icon=":material/straighten:", expanded=bool(vectors or rdms)):
-        for name, columns in vectors.items():
-            _show_added("vectors", name, f"vector of {', '.join(columns)}")
+        lines = [("vectors", name, f"vector of {', '.join(of)}") for name, of in vectors.items()]
         for name, file in rdms.items():
-            _show_added("rdms", name, f"distance matrix {file.rpartition('/')[2]}")
+            lines.append(("rdms", name, f"distance matrix {file.rpartition('/')[2]}"))
+        for part, name, what in lines:
+            with st.container(horizontal=True, vertical_alignment="center"):
+                st.markdown(f"**{plain(name)}** :gray[{plain(what)}]")
+                out = partial(state.put_pair, part, name)
+                state.take_away(f"form {part} away {name}", "feature", out)
         left, right = st.columns(2)
         with left:
             state.uploader(
@@ -33,20 +37,11 @@ def show_distance_features(draft: Draft) -> None:
                 "form rdm",
                 _take_matrix,
                 type=["npy", "csv", "tsv", "txt"],
-                help="Distances between the stimuli as a feature of their own, such as ratings: a "
-                "square matrix in the order of the stimuli, or with their names (or those of "
-                "items) in its first row and column. They are scaled to [0, 1].",
+                help="Such as ratings. A square matrix in the order of the stimuli, or with their "
+                "names (or those of items) in its first row and column. It is scaled to [0, 1].",
             )
         with right:
             _take_columns(draft)
-
-
-def _show_added(which: str, name: str, what: str) -> None:
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.markdown(f"**{plain(name)}** :gray[{plain(what)}]")
-        state.take_away(
-            f"form {which} away {name}", "feature", partial(state.put_pair, which, name)
-        )
 
 
 def _new_name(typed: str) -> str:
@@ -66,8 +61,7 @@ def _take_columns(draft: Draft) -> None:
             "Numeric columns that are one vector",
             offered,
             placeholder="Two columns or more",
-            help="Such as the numbers of an embedding. Two stimuli differ by the Euclidean "
-            "distance of these numbers, scaled to [0, 1]. The columns are then no features.",
+            help="Such as an embedding: stimuli differ by its Euclidean distance.",
         )
         name = st.text_input("Name of the vector", placeholder="semantics")
         if st.form_submit_button("Make one feature", icon=":material/join_inner:") and columns:

@@ -8,14 +8,12 @@ from typing import Any
 import pandas as pd
 
 from mlem_core.analysis.source import StimulusSource
-from mlem_core.analysis.spec import parameters
 from mlem_core.base.errors import InputError
 from mlem_core.stimuli.candidates import added_column
 from mlem_core.stimuli.formats import FORMATS
 from mlem_core.stimuli.reading.table import Table
 from mlem_core.stimuli.roles import parse_role
 from mlem_core.stimuli.stimulus_set import StimulusSet
-from mlem_core.stimuli.table_warnings import Doubt
 from mlem_core.tasks.reading import read_first_rows, read_whole_table
 from pages.form import state
 from pages.parts import choices, stored
@@ -29,12 +27,9 @@ class Draft:
 
     Attributes
     ----------
-    name : in the URL
-    kind : "set", "treebank" or "table"; "" where the upload is gone
-    table : of a table that can be read
-    first_rows : of a text or a workbook, for a choice of the header
-    base : the stimuli before features are added, where they can be read
-    stimuli : the stimuli of the analysis without what only a run computes; None where `error`
+    name, kind : in the URL; "set", "treebank" or "table", "" where the upload is gone
+    table, first_rows : of a table that can be read; of its file, for a choice of the header
+    base, stimuli : before features are added; without what only a run computes, None where `error`
     roles : column -> role, as guessed and changed; of `guessed` what was guessed
     marks : column of a table -> its cells that are taken for missing where it is a feature
     source : what gives `stimuli`
@@ -154,14 +149,12 @@ def change_roles(draft: Draft, roles: dict[str, str]) -> None:
     choices.put("roles", state.option_texts(changed))
 
 
-def settle(draft: Draft, change: Doubt) -> None:
-    """Make the choice that changes what was found."""
-    if change.option == "role":
-        change_roles(draft, dict(map(parse_role, change.values)))
-    elif parameters()[change.option].repeated:
-        choices.put(change.option, [*(choices.get(change.option) or []), *change.values])
+def settle(draft: Draft, option: str, values: tuple[str, ...]) -> None:
+    """Make a choice that changes what was found, as on the command line; pairs replace others."""
+    if option == "role":
+        change_roles(draft, dict(map(parse_role, values)))
     else:
-        choices.put(change.option, change.values)
+        choices.put(option, values)
 
 
 def column_vectors(draft: Draft, column: str) -> list[str]:

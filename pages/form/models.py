@@ -17,6 +17,7 @@ from mlem_core.analysis.spec import AnalysisSpec, names_in_section
 from mlem_core.analysis.transforms import kept_stimuli
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import parse_names
+from mlem_core.base.text import listed
 from mlem_core.extending import ModelTable, model_tables, resolve
 from mlem_core.pairs.distances import PRECOMPUTED, distance_named
 from mlem_core.representations.array_files import FIRST_COLUMN
@@ -77,21 +78,12 @@ def offers() -> list[ModelAvailability]:
 
 
 def models_wrong(contents: dict[str, FoundArrays]) -> str:
-    """Obstacle to a run in the chosen models; empty where there is none.
-
-    Parameters
-    ----------
-    contents : of each file
-    """
-    for offer in offers():
-        if offer.where == "nowhere":
-            return offer.problem
-    for name, content in contents.items():
-        if content.problem:
-            return f"{name}: {content.problem}"
+    """Obstacle to a run in the chosen models and files; empty where there is none."""
+    wrong = [offer.problem for offer in offers() if offer.where == "nowhere"]
+    wrong += [f"{name}: {content.problem}" for name, content in contents.items() if content.problem]
     if not chosen_models() and not state.pairs("files"):
-        return "no model is chosen; choose at least one, or add a file of representations."
-    return ""
+        wrong.append("no model is chosen; choose at least one, or add a file of representations.")
+    return next(iter(wrong), "")
 
 
 def build_spec(draft: Draft, options: dict[str, Any]) -> AnalysisSpec:
@@ -129,23 +121,20 @@ def show_models(draft: Draft, contents: dict[str, FoundArrays], amiss: str) -> N
 
 
 def _presets() -> None:
-    sizes = ", ".join(f"{name} {MODELS[name].megabytes} MB" for name in hub_models())
     groups = models_with_seeds()
     seeds = [name for members in groups.values() for name in members]
     of_seeds = "; ".join(f"{group}={','.join(members)}" for group, members in groups.items())
-    presets: dict[str, tuple[Sequence[str], str]] = {
-        "Small ones": (defaults(), "Five models that come with the program; no network is needed."),
-        "Controlled trio": (TRIO, "A BERT, a GPT-2 and a Mamba trained here on one text."),
-        "The paper's three": (
-            hub_models(),
-            f"Those of Salle et al. (2024), fetched from the Hugging Face hub: {sizes}.",
-        ),
-        "Groups of seeds": (
+    sizes = ", ".join(f"{name} {MODELS[name].megabytes} MB" for name in hub_models())
+    presets: tuple[tuple[str, Sequence[str], str], ...] = (
+        ("Small ones", defaults(), "Five models that come with the program, without a network."),
+        ("Controlled trio", TRIO, "A BERT, a GPT-2 and a Mamba that were trained on one text."),
+        ("The paper's three", hub_models(), f"Of Salle et al. (2024), from the hub: {sizes}."),
+        (
+            "Groups of seeds",
             seeds,
-            f"{len(seeds)} small models that come with the program, in {len(groups)} groups of "
-            "several seeds each: results for a group have an interval over its models.",
+            f"{len(seeds)} small models in {len(groups)} groups, for intervals over models.",
         ),
-    }
+    )
 
     def choose_instead(names: Sequence[str]) -> None:
         # The groups of seeds come and go with their models.
@@ -154,7 +143,7 @@ def _presets() -> None:
         choose_models(list(names))
 
     with st.container(horizontal=True, gap="small"):
-        for label, (names, help) in presets.items():
+        for label, names, help in presets:
             if names:
                 st.button(
                     label,
@@ -163,9 +152,7 @@ def _presets() -> None:
                     type="primary" if set(chosen_models()) == set(names) else "secondary",
                 )
         for table in model_tables():
-            with st.popover(
-                "A table", icon=":material/table:", help="Models with their properties."
-            ):
+            with st.popover("A table", icon=":material/table:"):
                 state.uploader(
                     table.label,
                     table.option,
@@ -184,33 +171,29 @@ def _models() -> None:
         accept_new_options=True,
         wrap=True,
         placeholder="Choose, or type a hub id or a folder",
-        help="Models of this list, or type any id of the Hugging Face hub, with `@revision` where "
-        "it is not the latest, or a folder with a model (safetensors or GGUF). Several are parted "
-        "by commas.",
+        help="Type any id of the Hugging Face hub, with `@revision` where it is not the latest, or "
+        "a folder with a model (safetensors or GGUF). Commas separate several.",
         **choices.bound("form models", names, choose_models),
     )
     with st.container(gap="xsmall"):
         for offer in offers():
-            _line(offer)
+            if offer.where == "nowhere":
+                st.error(plain(offer.problem), icon=":material/error:")
+            else:
+                st.caption(_model_line(offer))
 
 
-def _line(offer: ModelAvailability) -> None:
-    """Line on a model: its label, its size, and where it comes from."""
-    name = plain(offer.name)
-    if offer.where == "nowhere":
-        st.error(plain(offer.problem), icon=":material/error:")
-        return
+def _model_line(offer: ModelAvailability) -> str:
+    """A model with its label, its size, and where it comes from, as Markdown."""
     label = offer.label.removeprefix(f"{offer.name}, ") or "a model by name"
     size = f", {size_text(offer.n_bytes)}" if offer.n_bytes else ""
     if offer.where == "away":
-        st.caption(
-            f":orange[:material/cloud_off:] {name}: {plain(label)}{size}; it cannot be reached "
-            "now, and the run leaves it out if that stays so."
-        )
-        return
-    where = "no download" if offer.where == "here" else f"from the hub{size}"
-    icon = "check" if offer.where == "here" else "cloud_download"
-    st.caption(f":material/{icon}: {name}: {plain(label)}; {where}.")
+        why = f"{label}{size}; it cannot be reached now. The run leaves it out if that stays so."
+        return f":orange[:material/cloud_off:] {plain(f'{offer.name}: {why}')}"
+    icon, where = "check", "no download"
+    if offer.where != "here":
+        icon, where = "cloud_download", f"from the hub{size}"
+    return f":material/{icon}: {plain(f'{offer.name}: {label}; {where}.')}"
 
 
 def size_text(n: float) -> str:
@@ -256,17 +239,12 @@ def file_contents(draft: Draft, distance: str) -> dict[str, FoundArrays]:
     """Contents of each file, by its name; none while the stimuli cannot be used."""
     if draft.stimuli is None:
         return {}
-    return {
-        name: _check_file(
-            upload,
-            draft.stimuli,
-            distance == PRECOMPUTED or name in _distance_files(),
-            distance_named(distance).repeated,
-            state.pairs("first_column").get(name, ""),
-            state.pairs("subjects").get(name, ""),
-        )
-        for name, upload in state.pairs("files").items()
-    }
+    contents, repeated = {}, distance_named(distance).repeated
+    for name, upload in state.pairs("files").items():
+        distances = distance == PRECOMPUTED or name in _distance_files()
+        said = [state.pairs(part).get(name, "") for part in ("first_column", "subjects")]
+        contents[name] = _check_file(upload, draft.stimuli, distances, repeated, *said)
+    return contents
 
 
 def show_files(draft: Draft, contents: dict[str, FoundArrays]) -> None:
@@ -277,10 +255,9 @@ def show_files(draft: Draft, contents: dict[str, FoundArrays]) -> None:
         partial(_take_files, draft),
         most_mb=MOST_MB,
         accept_multiple_files=True,
-        help="Makes any system a model, such as a brain recording. Each layer is an array of shape "
-        "(stimuli, units), named as you like (`V1`) or `layer_00`, `layer_01` …; one layer may be "
-        "a .npy or CSV. Repetitions: (repetitions, stimuli, units). Distances: (stimuli, stimuli). "
-        "Several subjects: one axis more, first.",
+        help="Such as a brain recording. Each layer is an array (stimuli, units), with any name "
+        "(`V1`); one layer may be a .npy or CSV. Repetitions: (repetitions, stimuli, units). "
+        "Distances: (stimuli, stimuli). Several subjects: one axis more, first.",
     )
     for name, upload in state.pairs("files").items():
         with st.container(border=True, gap="xsmall"):
@@ -289,6 +266,14 @@ def show_files(draft: Draft, contents: dict[str, FoundArrays]) -> None:
 
 def _file_line(name: str, upload: str, content: FoundArrays | None) -> None:
     others = [other for other in state.pairs("files") if other != name]
+    first_column = state.pairs("first_column").get(name)
+
+    def pair(part: str, key: str, value: Any, on: object = None) -> dict[str, Any]:
+        change = partial(state.put_pair, part, name)
+        return choices.bound(
+            f"file {key} {name}", value, change if on is None else lambda now: change(now and on)
+        )
+
     with st.container(horizontal=True, vertical_alignment="bottom"):
         st.text_input(
             "Name",
@@ -301,34 +286,22 @@ def _file_line(name: str, upload: str, content: FoundArrays | None) -> None:
         )
         st.toggle(
             "distances",
-            help="Its arrays are distances between every two stimuli, and no representations; they "
-            "are compared with the distances in the models.",
+            help="Its arrays are distances between every two stimuli.",
             **choices.bound(
                 f"file distances {name}", name in _distance_files(), partial(_set_distances, name)
             ),
         )
         st.toggle(
             "subjects",
-            help="Arrays are (subjects, stimuli, units): each subject is a system, and all are a "
-            "group with a noise ceiling. Distances of several subjects are known as such.",
-            **choices.bound(
-                f"file subjects {name}",
-                name in state.pairs("subjects"),
-                lambda on: state.put_pair("subjects", name, EVERY if on else None),
-            ),
+            help="Arrays are (subjects, stimuli, units); subjects are a group of models.",
+            **pair("subjects", "subjects", name in state.pairs("subjects"), EVERY),
         )
         st.text_input(
             "Axis",
             placeholder="layer",
-            help="What its layers are: `region`, or `time:ms` for names such as 120 ms, which are "
-            "then in the order of their numbers.",
-            **choices.bound(
-                f"file axis {name}",
-                state.pairs("axes").get(name, ""),
-                partial(state.put_pair, "axes", name),
-            ),
+            help="What its layers are: `region`, or `time:ms` to order names such as 120 ms.",
+            **pair("axes", "axis", state.pairs("axes").get(name, "")),
         )
-        first_column = state.pairs("first_column").get(name)
         if first_column is not None or (content is not None and content.asks):
             st.selectbox(
                 "First column",
@@ -336,13 +309,8 @@ def _file_line(name: str, upload: str, content: FoundArrays | None) -> None:
                 index=None,
                 format_func=FIRST_COLUMN.__getitem__,
                 placeholder="Row numbers, a unit or names?",
-                help="It counts the rows, has no name as the index that pandas writes, or holds "
-                "names.",
-                **choices.bound(
-                    f"file first column {name}",
-                    first_column,
-                    partial(state.put_pair, "first_column", name),
-                ),
+                help="It counts the rows, is an index of pandas, or holds names.",
+                **pair("first_column", "first column", first_column),
             )
     with st.container(horizontal=True, vertical_alignment="center"):
         with st.container(gap=None):
@@ -352,7 +320,7 @@ def _file_line(name: str, upload: str, content: FoundArrays | None) -> None:
 
 def _set_distances(name: str, are_distances: bool) -> None:
     others = [other for other in _distance_files() if other != name]
-    choices.put("precomputed", [*others, *([name] if are_distances else [])])
+    choices.put("precomputed", [*others, *[name] * are_distances])
 
 
 def _show_file_check(upload: str, content: FoundArrays | None) -> None:
@@ -363,11 +331,9 @@ def _show_file_check(upload: str, content: FoundArrays | None) -> None:
     elif content.problem:
         st.error(plain(content.problem), icon=":material/error:")
     else:
-        names = list(content.names.values())
-        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-        shown = plain(", ".join(names[:MOST_NAMED]) + more)
-        layers = f"layer{'s' if len(names) > 1 else ''} {shown}"
-        st.caption(f":material/check: {file}: {layers}")
+        names = listed(list(content.names.values()), most=MOST_NAMED)
+        layers = "layers" if len(content.names) > 1 else "layer"
+        st.caption(f":material/check: {file}: {layers} {plain(names)}")
         for note in content.notes:
             st.warning(plain(note), icon=":material/warning:")
 

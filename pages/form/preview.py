@@ -46,8 +46,9 @@ def show_preview(draft: Draft) -> None:
     said = [f"{many(len(cells), 'row')}."] if cells is not None else []
     if raw:
         said.append("Click the row with the names of the columns, if it is another one.")
-    if draft.base is not None and draft.base.level == "word":
-        said.append("The stimulus is marked in its sentence.")
+    if draft.base is not None and draft.base.level != "stimulus":
+        marked = draft.base.level == "word"
+        said.append(f"Each stimulus is {'the marked word' if marked else 'a sentence'}.")
     st.caption(plain(" ".join(said)))
 
 

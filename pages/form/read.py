@@ -11,8 +11,6 @@ import streamlit as st
 
 from mlem_core.analysis.spec import parameters
 from mlem_core.base.errors import InputError
-from mlem_core.base.text import many
-from mlem_core.extending import panels, resolve
 from mlem_core.stimuli import datasets
 from mlem_core.stimuli.formats import FORMATS, TABLE, find_format, folder_suffixes
 from mlem_core.stimuli.reading.content import DECIMALS, SEPARATORS, ReadAs
@@ -24,12 +22,9 @@ from pages.form.preview import show_preview
 from pages.parts import choices, stored
 from pages.parts.choices import plain
 
-LEVELS = {"word": "words in their sentences", "sentence": "whole sentences"}
 NO_HEADER = "no row has names of columns"
-ENCODINGS = (
-    "utf-8", "utf-16", "windows-1252", "windows-1250", "windows-1251", "mac-roman", "shift-jis",
-    "gb18030",
-)  # fmt: skip
+ENCODINGS = ["utf-8", "utf-16", *(f"windows-125{n}" for n in (2, 0, 1)), "mac-roman", "shift-jis"]
+ENCODINGS += ["gb18030"]
 
 
 def show_reading(draft: Draft) -> None:
@@ -40,9 +35,12 @@ def show_reading(draft: Draft) -> None:
     read_as = draft.table.read_as if draft.table is not None else ReadAs()
     if len(read_as.sheets) > 1:
         _detected("sheet", read_as.sheets, str(read_as.sheet))
-    for panel in panels("new"):
-        if panel.part == draft.kind:
-            resolve(panel.show)([] if draft.base is None else draft.base.features)
+    if draft.kind in FORMATS and draft.kind != TABLE.name:
+        places = st.columns(2)
+        own = [name for name in FORMATS[draft.kind].options if name not in TABLE.options]
+        for at, name in enumerate(own):
+            with places[at % 2]:
+                state.field(name, draft.base)
     show_preview(draft)
     if draft.base is not None:
         _show_notes(draft, draft.base)
@@ -63,8 +61,7 @@ def _show_notes(draft: Draft, stimuli: StimulusSet) -> None:
                 key=f"form doubt {doubt.sentence} {draft.name}",
                 type="tertiary",
                 icon=":material/check:",
-                on_click=partial(settle, draft, doubt),
-                help="Changes how the file is read. Steps 1 and 2 show it and can change it back.",
+                on_click=partial(settle, draft, doubt.option, doubt.values),
             )
 
 
@@ -77,8 +74,7 @@ def stimuli_uploader() -> None:
         "stimuli",
         _take,
         accept_multiple_files=True,
-        help="A table: one row a stimulus, with a header; one column holds the sentences, and how "
-        "it is written is detected."
+        help="One row a stimulus, and one column with the sentences."
         + "".join(f" Several {suffix} files at once are one set." for suffix in folder_suffixes()),
     )
 
@@ -89,16 +85,14 @@ def _choose(draft: Draft) -> None:
             f"Go on with {plain(draft.label)}",
             icon=":material/undo:",
             on_click=partial(st.session_state.pop, "refused stimuli"),
-            help="Forgets the files that cannot be used.",
         )
     sets = list(datasets.SETS)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         st.selectbox(
             "Stimulus set",
-            list(dict.fromkeys([*sets, *_uploaded(), draft.name])),
+            list(dict.fromkeys([*sets, *st.session_state.get("uploaded", ()), draft.name])),
             format_func=lambda name: name.rpartition("/")[2] + (" (built in)" * (name in sets)),
             **choices.bound("form stimuli", draft.name, state.choose_stimuli),
-            help="A built-in set, or what you have uploaded.",
         )
         st.download_button(
             "Template",
@@ -106,20 +100,8 @@ def _choose(draft: Draft) -> None:
             file_name="template.csv",
             icon=":material/download:",
             on_click="ignore",
-            help="A CSV of ten words in four sentences. Replace them by yours.",
+            help="A CSV of ten words, to be replaced by yours.",
         )
-    if draft.base is not None:
-        features = draft.base.features
-        names = ", ".join(feature.name.replace("_", " ") for feature in features)
-        level = LEVELS.get(draft.base.level)
-        kind = f" ({level})" if level else ""
-        n_features = many(len(features), "feature")
-        st.caption(plain(f"{len(draft.base):,} stimuli{kind}, {n_features}: {names}"))
-
-
-def _uploaded() -> list[str]:
-    uploaded: list[str] = st.session_state.setdefault("uploaded", [])
-    return uploaded
 
 
 def _take(files: list[Any]) -> None:
@@ -130,7 +112,7 @@ def _take(files: list[Any]) -> None:
         )
         raise InputError(f"{len(files)} files were uploaded at once; expected one table{several}.")
     name = stored.keep_files(*files)
-    st.session_state["uploaded"] = list(dict.fromkeys([*_uploaded(), state.stimuli(), name]))
+    st.session_state["uploaded"] = [*st.session_state.get("uploaded", ()), state.stimuli(), name]
     state.choose_stimuli(name)
 
 

@@ -10,16 +10,16 @@ import pandas as pd
 import streamlit as st
 
 from mlem_core.analysis.diagnostics import lint
-from mlem_core.analysis.spec import AnalysisSpec, parameters
+from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
-from mlem_core.base.text import listed
 from mlem_core.figures.stimuli import feature_correlations
 from mlem_core.representations.registry import MODELS, packaged
 from mlem_core.stimuli.candidates import CANDIDATES, SURPRISAL, added_column, added_features
 from mlem_core.stimuli.columns import cell_text
 from mlem_core.stimuli.roles import ROLES
 from mlem_core.stimuli.stimulus_set import StimulusSet
-from mlem_core.stimuli.table_warnings import FindingPattern, Lint, finding_patterns
+from mlem_core.stimuli.table_warnings import Lint
+from pages.form import findings, state
 from pages.form.distances import show_distance_features
 from pages.form.draft import FEATURES, Draft, change_roles, column_vectors, settle
 from pages.parts import choices, stored
@@ -27,7 +27,6 @@ from pages.parts.choices import inform, plain
 
 WIDTHS = (4, 3, 6)
 MOST_LINES = 60
-MOST_NAMED = 8  # rows of a finding
 # Color and icon of each severity.
 SIGNS = {"problem": ("red", "error"), "caution": ("orange", "warning"), "note": ("gray", "info")}
 # What the checks depend on.
@@ -40,7 +39,6 @@ ROLE_NAMES = {
     "start_idx": "first character",
     "end_idx": "character after it",
     "ignore": "no feature",
-    "vector": "vector",
     "rdm": "distance matrix",
 }
 
@@ -60,60 +58,43 @@ def show_roles(draft: Draft, lint: Lint | None, wrong: str) -> None:
 
 
 def _show_findings(draft: Draft, lint: Lint) -> None:
-    """What the checks found, a line for each pattern, and the choice that changes it."""
-    patterns = finding_patterns(lint.findings)
-    if not patterns:
+    """What the checks found, a line for each kind, and the choice that changes it."""
+    assert draft.stimuli is not None
+    lines = [
+        (*SIGNS[group[0].severity], findings.sentence(group))
+        + findings.change(group, draft.stimuli, state.field_value("folds"))
+        for group in findings.grouped(lint.findings)
+    ]
+    for text in choices.get("merge_rare") or []:
+        column = text.rpartition("=")[0]
+        left = tuple(pair for pair in choices.get("merge_rare") or [] if pair != text)
+        said = f"Rare values of {column} are merged."
+        lines.append(("gray", "check", said, f"Keep those of {column}", "merge_rare", left))
+    if not lines:
         st.caption(":material/check: The checks found nothing.")
-    with st.container(gap="xsmall"):
-        for number, pattern in enumerate(patterns):
-            _show_pattern(draft, pattern, number)
-        if merged := choices.get("merge_rare"):
-            with st.container(horizontal=True, vertical_alignment="center"):
-                names = listed([text.rpartition("=")[0].replace("_", " ") for text in merged])
-                st.markdown(
-                    f":gray[:material/check:] :small[Rare values are merged in {plain(names)}.]",
-                    width="content",
+    for color, icon, said, label, option, values in lines:
+        with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
+            st.markdown(f":{color}[:material/{icon}:] :small[{plain(said)}]", width="content")
+            if label:
+                st.button(
+                    plain(label),
+                    key=f"form {label}",
+                    type="tertiary",
+                    icon=":material/check:",
+                    on_click=partial(settle, draft, option, values),
                 )
-                _small_button("Undo", "form merged", partial(choices.put, "merge_rare", None))
-    if any(pattern.kind == "correlated" for pattern in patterns):
+    if any(finding.kind == "correlated" for finding in lint.findings):
         with st.expander("Correlations of features", icon=":material/grid_on:"):
             st.plotly_chart(
                 feature_correlations(lint.correlations),
                 key="lint correlations",
                 config={"displaylogo": False},
-                alt="Correlations between the feature distances",
+                alt="Pearson correlations of the distances of features",
             )
-            st.caption(
-                "Pearson correlation of the distances of two features, over the pairs of "
-                f"{lint.n_stimuli:,} stimuli. Above .3, or below −.3, the importances of the two "
-                "are hard to separate."
-            )
-
-
-def _show_pattern(draft: Draft, pattern: FindingPattern, number: int) -> None:
-    """A pattern with its rows, where these are few or the first ones say enough."""
-    color, icon = SIGNS[pattern.severity]
-    rows = ", ".join(f"{row:,}" for row in pattern.rows[:MOST_NAMED])
-    more = " …" if len(pattern.rows) > MOST_NAMED else ""
-    where = f" (row{'s' * (len(pattern.rows) > 1)} {rows}{more})" if rows else ""
-    text = plain(pattern.sentence.removesuffix(".") + where + ".")
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.markdown(f":{color}[:material/{icon}:] :small[{text}]", width="content")
-        change = pattern.change
-        if change is not None and change.option in (*parameters(), "role"):
-            _small_button(change.label, f"form finding {number}", partial(settle, draft, change))
-
-
-def _small_button(label: str, key: str, on_click: Any) -> None:
-    st.button(plain(label), key=key, type="tertiary", icon=":material/check:", on_click=on_click)
 
 
 def _show_columns(draft: Draft) -> None:
     with st.container(gap="xsmall"):
-        with st.container(key="roles head"):
-            heads = zip(st.columns(WIDTHS, wrap=False), ("Column", "Role", "Values"), strict=True)
-            for place, title in heads:
-                place.caption(f"**{title}**")
         for column in list(draft.roles)[:MOST_LINES]:
             _show_column(draft, column)
         added = [*map(added_column, getattr(draft.source, "add", ()))]
@@ -122,10 +103,8 @@ def _show_columns(draft: Draft) -> None:
         for name in dict.fromkeys(added):
             _show_added(draft, name)
     if len(draft.roles) > MOST_LINES:
-        st.caption(
-            f"{len(draft.roles) - MOST_LINES} more columns keep the role that is guessed: "
-            + plain(", ".join(list(draft.roles)[MOST_LINES:]))
-        )
+        rest = ", ".join(list(draft.roles)[MOST_LINES:])
+        st.caption(plain(f"These columns keep the role that is guessed: {rest}"))
 
 
 def _show_column(draft: Draft, column: str) -> None:
@@ -200,24 +179,15 @@ def _show_automatic(draft: Draft) -> None:
             selection_mode="multi",
             wrap=True,
             format_func=label,
-            help="They follow from the words themselves. Surprisal is computed in a causal model "
-            "when the analysis runs.",
+            help="They follow from the words. Surprisal is computed when the analysis runs.",
             **choices.bound(
                 f"form add {draft.name}",
                 [name for name in options if name in chosen],
                 partial(choices.put, "add"),
             ),
         )
-        languages = [addable[name].languages for name in chosen if name in addable]
-        if language_codes := next(filter(None, languages), None):
-            choices.choose_one(
-                "Language of frequencies",
-                language_codes(),
-                "language",
-                getattr(AnalysisSpec, "language"),  # noqa: B009 - of an extension
-                width=180,
-                help="Of the word list that log frequencies are from, by its code.",
-            )
+        if any(addable[name].languages for name in chosen if name in addable):
+            state.field("language")
 
 
 def check_draft(draft: Draft, options: dict[str, Any]) -> tuple[Lint | None, str]:

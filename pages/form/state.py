@@ -14,13 +14,14 @@ from typing import Any
 
 import streamlit as st
 
-from mlem_core.analysis.planning import resolvable
 from mlem_core.analysis.source import READING, StimulusChoices, StimulusSource
 from mlem_core.analysis.spec import AnalysisSpec, names_in_section, parameters
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import option_text, parse_names
 from mlem_core.estimators.registry import check_values
-from mlem_core.pairs.columns import AUTO
+from mlem_core.pairs.column_builder import MAX_COLUMNS
+from mlem_core.pairs.columns import AUTO, feature_columns
+from mlem_core.pairs.pair_columns import number_of_columns
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.stimuli import datasets
 from mlem_core.stimuli.formats import FORMATS, find_files, find_format, ordered_steps
@@ -70,9 +71,7 @@ def kind(name: str) -> str:
 def field_value(name: str) -> Any:
     """The value of a field of `AnalysisSpec` as the state has it; its default where it has none.
 
-    A text that is none of the choices is the default too, and a number the nearest in its range; of
-    pairs those that cannot be read are left out.
-
+    A text that is none of the choices is the default too, and a number the nearest in its range.
     Raises InputError: another text that cannot be read; an upload is not on this machine.
     """
     described, default = parameters()[name], getattr(AnalysisSpec, name)
@@ -137,10 +136,8 @@ def own_name(wanted: str, taken: Collection[str], otherwise: str) -> str:
     """The name that was typed, with a number where it is taken; `otherwise` where it is empty."""
     # An equals sign parts a name from the rest in the URL.
     name = wanted.replace("=", " ").strip() or otherwise
-    numbered = (f"{name} {number}" for number in itertools.count(2))
-    return next(
-        candidate for candidate in itertools.chain([name], numbered) if candidate not in taken
-    )
+    names = itertools.chain([name], (f"{name} {number}" for number in itertools.count(2)))
+    return next(each for each in names if each not in taken)
 
 
 def uploader(
@@ -148,13 +145,9 @@ def uploader(
 ) -> None:
     """Draw what takes files, which is empty again once they are taken, and why it could not.
 
-    Parameters
-    ----------
-    what : in its key, and for `refused_upload`
-    take : gets what was uploaded, and raises InputError for what cannot be kept
+    `what` is in its key, and `take` raises InputError for what cannot be kept.
     """
-    times = st.session_state.setdefault(f"{what} taken", 0)
-    key = f"{what} {times}"
+    key = f"{what} {st.session_state.setdefault(f'{what} taken', 0)}"
 
     def taken() -> None:
         uploaded = st.session_state[key]
@@ -173,14 +166,9 @@ def uploader(
 
 def take_away(key: str, which: str, out: Callable[[], None]) -> None:
     """A button that takes something out of the analysis."""
-    st.button(
-        "Take away",
-        key=key,
-        icon=":material/close:",
-        type="tertiary",
-        on_click=out,
-        help=f"The analysis goes without this {which}.",
-    )
+    help = f"Runs the analysis without this {which}."
+    icon = ":material/close:"
+    st.button("Remove", key=key, icon=icon, type="tertiary", on_click=out, help=help)
 
 
 def refused_upload(what: str) -> str:
@@ -195,10 +183,7 @@ def _selected(source: StimulusSource, features: tuple[str, ...], _stimuli: Any) 
 
 
 def load_source_stimuli(source: StimulusSource, features: tuple[str, ...] | None = None) -> Any:
-    """The `StimulusSet` of a source, with all or some features, read once for a store.
-
-    Raises InputError: as `StimulusSource.load_stimuli`.
-    """
+    """The `StimulusSet` of a source, with all or some features, read once for a store."""
     stimuli = stored.read(StimulusSource.load_stimuli, source)
     return stimuli if features is None else _selected(source, features, stimuli)
 
@@ -276,6 +261,7 @@ _OPTIONS = tuple(
     if each.name not in (*READING, "stimuli", "ordered", "nominal", *names_in_section("files"))
     and each.name not in ("models", "representations", "features")
 )
+_FIRST = ("layers", "distance", "estimator", "values", "folds_over")
 _OF_TEXT = ("special_tokens", "pooling", "positions")  # of no meaning where stimuli are no text
 
 
@@ -304,14 +290,15 @@ def chosen_options(stimuli: StimulusSet | None) -> tuple[dict[str, Any], str]:
 
 
 def show_options(stimuli: StimulusSet | None) -> None:
-    """Draw the options."""
+    """Draw the options, those that are changed most in front."""
     left_out = _OF_TEXT if stimuli is not None and stimuli.level == STIMULUS else ()
-    names = [name for name in _OPTIONS if name not in left_out]
-    with st.expander("More options", icon=":material/tune:"):
-        places = st.columns(2, gap="large")
-        for at, name in enumerate(names):
-            with places[2 * at // len(names)]:
-                field(name, stimuli)
+    others = tuple(name for name in _OPTIONS if name not in (*_FIRST, *left_out))
+    for title, icon, names in (("More options", "tune", _FIRST), ("All options", "list", others)):
+        with st.expander(title, icon=f":material/{icon}:"):
+            places = st.columns(2, gap="large")
+            for at, name in enumerate(names):
+                with places[2 * at // len(names)]:
+                    field(name, stimuli)
 
 
 def field(name: str, stimuli: StimulusSet | None = None) -> None:
@@ -322,35 +309,25 @@ def field(name: str, stimuli: StimulusSet | None = None) -> None:
         now = "yes" if default else "no"
         choices.choose_one(described.label, ["no", "yes"], name, now, help=described.text)
     elif described.choices is not None:
-        labels, text = described.labels, described.text
+        labels = described.labels
         if name == "folds_over" and stimuli is not None and stimuli.level == STIMULUS:
-            labels, text = _wordless_fold_choices(stimuli, labels)
-        choices.choose_one(described.label, labels, name, default, help=text)
-    elif described.parse is int and described.range is not None:
+            labels = {**labels, "sentences": Units.from_stimuli(stimuli).groups}
+        choices.choose_one(described.label, labels, name, default, help=described.text)
+    elif described.parse is int and described.range is not None and default is not None:
         choices.whole_number(described.label, name, default, *described.range, help=described.text)
-    elif name == "values":
+    elif name == "values" or (described.parse is parse_names and not described.repeated):
         if stimuli is not None:
-            offered = _offered(stimuli.digest, stimuli)
+            names = [feature.name for feature in stimuli.features]
+            offered = _offered(stimuli.digest, stimuli) if name == "values" else names
             choices.choose_many(described.label, offered, name, default, **more)
     else:
         more["help"] += " Several are parted by semicolons." * described.repeated
         choices.text_field(described.label, name, **more)
 
 
-def _wordless_fold_choices(
-    stimuli: StimulusSet, labels: Mapping[str, str]
-) -> tuple[dict[str, str], str]:
-    """Labels and help of what folds are over, of stimuli that are neither words nor sentences."""
-    units = Units.from_stimuli(stimuli)
-    text = (
-        f"What training has not seen of a stimulus that is tested: its {units.group}, its item "
-        "(of the column item), or both. Over items and both, two stimuli of one item are no test "
-        "pair. Over both only one stimulus in as many as there are folds is tested."
-    )
-    return {**labels, "sentences": units.groups}, text
-
-
 @stored.kept(32, copied=True)
 def _offered(digest: str, _stimuli: StimulusSet) -> list[str]:
-    """Choices for coding by value: that it is left to the analysis, or features."""
-    return [*AUTO, *resolvable(_stimuli)]
+    """Choices for coding by value: that it is left to the analysis, or features with few values."""
+    columns = feature_columns(_stimuli)
+    few = [each for each in columns if number_of_columns([each.with_names()]) <= MAX_COLUMNS]
+    return [*AUTO, *(column.name for column in few)]

@@ -138,15 +138,11 @@ class Screen:
         """Rows of the preview of a file after what numbers them, the marked word in brackets."""
         found = [one.proto for one in self.app.get("bidi_component")]
         (drawn,) = [json.loads(one.json) for one in found if one.component_name == "preview"]
-        rows = []
-        for row in drawn["rows"]:
-            texts = [row["shown"]]
-            for text, mark in ((cell["text"], cell["mark"]) for cell in row["cells"]):
-                start, end = mark or (0, 0)
-                marked = f"{text[:start]}[{text[start:end]}]{text[end:]}" if mark else text
-                texts.append(marked)
-            rows.append(texts)
-        return rows
+
+        def marked(text: str, mark: list[int] | None) -> str:
+            return f"{text[: mark[0]]}[{text[slice(*mark)]}]{text[mark[1] :]}" if mark else text
+
+        return [[row["shown"], *(marked(**cell) for cell in row["cells"])] for row in drawn["rows"]]
 
     @property
     def figures(self) -> dict[str, dict[str, Any]]:

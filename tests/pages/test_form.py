@@ -42,10 +42,7 @@ def test_a_doubt_has_a_button_and_the_preview_marks_the_stimulus(store, tmp_path
     path = tmp_path / "mine.csv"
     path.write_text("sentence,word_index,f\nthe old boy,1,u\nthe old boy,2,v\na cat runs,1,u\n")
     screen = Screen("new").upload(path)
-    assert screen.preview[:2] == [
-        ["header", "sentence", "word_index", "f"],
-        ["1", "the [old] boy", "1", "u"],
-    ]
+    assert screen.preview[1] == ["1", "the [old] boy", "1", "u"]
     screen.press("Count from 1")
     sentences = [row[1] for row in screen.preview[1:]]
     assert sentences == ["[the] old boy", "the [old] boy", "[a] cat runs"]
@@ -69,17 +66,15 @@ def test_the_header_is_found_marked_and_chosen(store, tmp_path):
     path = tmp_path / "titled.csv"
     table = "sentence,word_index,f\nthe old boy,0,u\n\nthe old boy,1,v\na cat runs,1,u\n"
     path.write_text(f"Items,,\n\n{table}")
-    screen = Screen("new", models="mini-bert").upload(path)
+    screen = Screen("new").upload(path)
     assert [row[0] for row in screen.preview] == ["·", "·", "header", "1", "·", "2", "3"]
     assert screen.preview[5][1] == "the [old] boy" and screen.errors == []
-    screen.choose("Header row", "1")
-    assert screen.preview[0] == ["header", "Items", "", ""]
+    assert screen.choose("Header row", "1").preview[0] == ["header", "Items", "", ""]
     # Where the file cannot be read, its rows are there to be chosen.
     path.write_text(f"a,b,c,d\nItems\n{table}")
-    screen = Screen("new", models="mini-bert").upload(path)
+    screen = Screen("new").upload(path)
     assert len(screen.errors) == 1 and screen.preview[2][1:] == ["sentence", "word_index", "f", ""]
-    screen.choose("Header row", "3")
-    assert screen.errors == [] and screen.preview[2][1] == "sentence"
+    assert screen.choose("Header row", "3").errors == []
 
 
 @pytest.mark.slow
@@ -208,9 +203,8 @@ def test_a_bad_file_loses_and_runs_nothing(store, csv, tmp_path, name, content, 
 
 def test_findings_of_one_kind_are_one_sentence_with_the_choice_that_changes_them(store):
     screen = Screen("new", stimuli="treebank", models="mini-bert", step="roles")
-    said = screen.said
-    assert said.count("features follow from others") == said.count("have empty cells") == 1
-    assert said.count(":orange[") == 2  # what follows from others, and what correlates
+    assert screen.said.count("features follow from others") == 1
+    assert screen.said.count(":orange[") == 2  # what follows from others, and what correlates
     screen.press("Ignore these 3 columns")
     assert "pron_type=ignore" in screen.address["roles"]
     assert "follow from others" not in screen.said and can_run(screen)
@@ -219,13 +213,11 @@ def test_findings_of_one_kind_are_one_sentence_with_the_choice_that_changes_them
 
 
 def test_rare_values_are_merged_and_taken_apart_again(store, tmp_path):
-    table = TABLE.assign(kind=[*"ab"] * 40 + ["c"] * 2)
-    write_csv(table, tmp_path / "mine.csv")
-    screen = Screen("new", models="mini-bert").upload(tmp_path / "mine.csv").press("step roles")
+    write_csv(TABLE.assign(kind=[*"ab"] * 40 + ["c"] * 2), tmp_path / "mine.csv")
+    screen = Screen("new").upload(tmp_path / "mine.csv").press("step roles")
     screen.press("Merge rare values")
-    assert screen.address["merge_rare"] == ["kind=5"] and "merged in kind" in screen.said
-    screen.press("Undo")
-    assert "merge_rare" not in screen.address and "Merge rare values" in screen.buttons
+    assert screen.address["merge_rare"] == ["kind=5"] and "of kind are merged" in screen.said
+    assert "merge_rare" not in screen.press("Keep those of kind").address
 
 
 @for_each(

@@ -307,14 +307,15 @@ def test_the_readme_has_the_numbers_of_the_example(example, tmp_path):
 
 
 def test_an_analysis_is_called_by_its_file_and_number_of_models_and_what_sets_it_apart(store):
-    spec = AnalysisSpec("probing", models=("mini-bert", "minilm"))
-    more = [replace(spec, folds=4), replace(spec, models=("mini-bert", "smollm2"), folds=4)]
-    one = AnalysisSpec("/uploads/ewt400.csv", models=("org/gpt2",), values=("a_b",))
-    jobs = [analyses.Job(str(n), store.root, each) for n, each in enumerate((spec, *more, one))]
+    first = AnalysisSpec("probing", models=("mini-bert", "minilm"))
+    other = replace(first, models=("mini-bert", "smollm2"), folds=4)
+    last = AnalysisSpec("/uploads/ewt400.csv", models=("org/gpt2",), values=("a_b",))
+    specs = (first, replace(first, folds=4), other, last)
+    jobs = [analyses.Job(str(n), store.root, spec) for n, spec in enumerate(specs)]
     assert list(notes.job_names(jobs, store).values()) == [
         "probing, 2 models · minilm",
         "probing, 2 models · minilm and folds 4",
         "probing, 2 models · smollm2 and folds 4",
         "ewt400, gpt2",
     ]
-    assert notes.described_choices(one) == ["coded by value: a b"]
+    assert notes.described_choices(last) == ["coded by value: a b"]

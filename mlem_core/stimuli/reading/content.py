@@ -22,7 +22,7 @@ from typing import BinaryIO
 from mlem_core.base.errors import InputError, readable
 from mlem_core.base.text import listed, short
 from mlem_core.stimuli.columns import Kind
-from mlem_core.stimuli.reading.header import MOST_ROWS, preview_rows, split_header
+from mlem_core.stimuli.reading.header import MOST_ROWS, PREVIEW, split_header
 
 MAX_BYTES = 500_000_000
 MAX_COLUMNS = 2_000
@@ -78,8 +78,7 @@ class ReadAs:
     header_row : row of the file that has the names of the columns, from 1; 0: none has
     renamed : (position from 1, name in the file, name here) of columns without a name of their own
     found : what was taken for missing, in order of appearance
-    first_rows, above : the first rows of the file, for a choice of the header, and how many of them
-        are above the first stimulus; none of Parquet and JSON Lines
+    first_rows, above : of a text or a workbook, and how many of them are above the first stimulus
 
     Examples
     --------
@@ -364,7 +363,7 @@ def parse(text: str, name: str, read_as: ReadAs) -> Reading:
         ) from error
     if not header:
         raise InputError(f"{name} is empty; expected a header and at least two rows.")
-    first = preview_rows(head, table.above)
+    first = tuple(map(tuple, head[: table.above + PREVIEW]))
     read_as = replace(read_as, header_row=table.header, first_rows=first, above=table.above)
     return header, columns, [None] * len(header), read_as, tuple(table.notes)
 

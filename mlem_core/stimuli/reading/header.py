@@ -96,11 +96,6 @@ def split_header(
     return TableRows(names, rows, header, first, notes)
 
 
-def preview_rows(rows: Sequence[Sequence[str]], above: int) -> tuple[tuple[str, ...], ...]:
-    """The first rows, for a choice of the header; `above` are above the first stimulus."""
-    return tuple(map(tuple, rows[: above + PREVIEW]))
-
-
 def _header_row(rows: Sequence[Sequence[str]]) -> int:
     """Place of the first row that is no title and no comment; of the first where every row is one.
 

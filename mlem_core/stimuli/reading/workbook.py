@@ -6,6 +6,7 @@ import io
 import warnings
 import zipfile
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import IO, Any, cast
 from xml.etree.ElementTree import iterparse
@@ -14,7 +15,7 @@ from mlem_core.base.errors import InputError, readable, unknown
 from mlem_core.base.text import listed, many, short
 from mlem_core.stimuli.columns import kind_of_types, text_of_value
 from mlem_core.stimuli.reading.content import MAX_BYTES, MAX_COLUMNS, Columns, ReadAs, Reading
-from mlem_core.stimuli.reading.header import MOST_ROWS, preview_rows, split_header
+from mlem_core.stimuli.reading.header import MOST_ROWS, PREVIEW, split_header
 
 # A zip may unpack to anything, and a cell name any row.
 MAX_UNPACKED = 500_000_000
@@ -25,7 +26,7 @@ _END_OF_ZIP = b"PK\x05\x06"  # in the last 65,557 bytes
 _TRUE = ("1", "true")
 _NAMESPACE = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 _NO_VALUE = "#N/A"  # an error that says that a value is missing
-_FEWEST_ROWS = 3  # with two cells or more, of a sheet that is no page of notes
+_FEWEST_ROWS = 3  # with two cells or more; another sheet is a page of notes
 _STYLES, _MOST_TAGS = "xl/styles.xml", 300_000  # Excel has 65,490 formats of cells at most
 
 _Range = tuple[int, int, int, int]  # first column and row, last column and row
@@ -40,8 +41,7 @@ def read_sheet(data: bytes, name: str, read_as: ReadAs) -> Reading:
     """Header, columns and their kinds, how it was read, and notes of one sheet of a workbook.
 
     Values, never formulas: a formula counts as what the spreadsheet program last computed. Rows
-    without a value do not count. Hidden rows do, and a note says so. A cell that is merged over
-    several rows is the value of each.
+    without a value do not count. Hidden rows do, and a note says so.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def _read_sheet(data: bytes, name: str, read_as: ReadAs) -> Reading:
         titles = [names[int(sheet) - 1]]
     else:
         raise unknown(f"sheet of {name}", sheet, names)
-    read = dict[str, tuple[Any, ...]]()
+    best: tuple[Any, ...] = ()
     for title in titles:
         if not hasattr(book[title], "reset_dimensions"):
             continue  # a sheet that is a chart
@@ -87,20 +87,18 @@ def _read_sheet(data: bytes, name: str, read_as: ReadAs) -> Reading:
         with zipfile.ZipFile(io.BytesIO(data)) as archive, archive.open(parts[title]) as part:
             appearance = _read_appearance(part, of)
         rows = _read_values(book[title], of)
-        if rows:
-            read[title] = of, rows, *appearance
+        best = best or (title, of, rows, *appearance) if rows else best
         if sum(len(values) > 1 for values in rows.values()) >= _FEWEST_ROWS:
+            best = title, of, rows, *appearance
             break
-    if not read:
+    if not best:
         what = f"its sheet {short(titles[0])}" if sheet else "every sheet"
         raise InputError(f"{name} is empty: {what} has no cell; expected a header and two rows.")
-    if title not in read:
-        title = next(iter(read))
-    of, rows, hidden_rows, ranges, merged = read[title]
+    title, of, rows, hidden_rows, ranges, merged = best
     width = max(map(max, rows.values()))
     if width > MAX_COLUMNS:
         raise InputError(f"{name} has {width:,} columns; expected at most {MAX_COLUMNS:,}.")
-    filled = _fill_merged(rows, merged)
+    _fill_merged(rows, merged.values())
 
     def row(number: int) -> list[str]:
         values = rows.get(number)
@@ -108,9 +106,7 @@ def _read_sheet(data: bytes, name: str, read_as: ReadAs) -> Reading:
 
     numbers = range(1, max(rows) + 1)
     head = list(map(row, numbers[:MOST_ROWS]))
-    # Of cells over several columns the first one has the value.
-    across = [(ref, cells) for ref, cells in merged.items() if cells[2] > cells[0]]
-    grouped = {cells[1] for _, cells in across}
+    grouped = {top for left, top, right, _ in merged.values() if right > left}
     table = split_header(map(row, numbers), head, of, read_as.header_row, grouped)
     columns: Columns = [[] for _ in table.names]
     for cells in table.rows:
@@ -126,8 +122,8 @@ def _read_sheet(data: bytes, name: str, read_as: ReadAs) -> Reading:
         for column in range(1, width + 1)
         if any(first <= column <= last for first, last in ranges)
     ]
-    below_header = [ref for ref, cells in across if cells[3] > table.above]
-    notes = _notes(of, len(hidden_rows & rows.keys()), hidden, below_header, filled)
+    in_table = [ref for ref, cells in merged.items() if cells[3] > table.above]
+    notes = _notes(of, len(hidden_rows & rows.keys()), hidden, in_table)
     read_as = replace(
         read_as,
         separator=None,
@@ -135,31 +131,25 @@ def _read_sheet(data: bytes, name: str, read_as: ReadAs) -> Reading:
         sheet=title,
         sheets=names,
         header_row=table.header,
-        first_rows=preview_rows(head, table.above),
+        first_rows=tuple(map(tuple, head[: table.above + PREVIEW])),
         above=table.above,
     )
     return table.names, columns, kinds, read_as, (*notes, *table.notes)
 
 
-def _fill_merged(rows: dict[int, dict[int, Any]], merged: dict[str, _Range]) -> list[str]:
-    """Give each row of a merged cell its value; returns the ranges with rows below the first."""
-    filled, numbers, ends = [], sorted(rows), dict[int, int]()
-    for ref, (column, top, _, bottom) in sorted(merged.items(), key=lambda item: item[1]):
+def _fill_merged(rows: dict[int, dict[int, Any]], merged: Iterable[_Range]) -> None:
+    """Give each row of a merged cell its value."""
+    numbers, ends = sorted(rows), dict[int, int]()
+    for column, top, _, bottom in sorted(merged):
         value = rows.get(top, {}).get(column)
         # A file may name ranges that overlap.
-        if top <= ends.get(column, 0):
-            continue
-        ends[column] = bottom
-        below = numbers[bisect_right(numbers, top) : bisect_right(numbers, bottom)]
-        for number in below if value is not None else ():
-            rows[number].setdefault(column, value)
-        filled += [ref] * bool(below)
-    return filled
+        if value is not None and top > ends.get(column, 0):
+            ends[column] = bottom
+            for number in numbers[bisect_right(numbers, top) : bisect_right(numbers, bottom)]:
+                rows[number].setdefault(column, value)
 
 
-def _notes(
-    of: str, n_hidden: int, columns: list[str], across: list[str], filled: list[str]
-) -> tuple[str, ...]:
+def _notes(of: str, n_hidden: int, columns: list[str], merged: list[str]) -> tuple[str, ...]:
     """Sentences about what the spreadsheet program of a user does not show of a sheet."""
     notes = list[str]()
     if n_hidden:
@@ -173,15 +163,10 @@ def _notes(
             f"({listed(columns, most=5)}) count like the others; leave them out in the choice of "
             "features if they are not meant."
         )
-    if across:
+    if merged:
         notes.append(
-            f"Of cells that are merged over columns ({listed(across, most=5)} of {of}) the first "
-            "column alone has the value."
-        )
-    if filled:
-        notes.append(
-            f"Of cells that are merged over rows ({listed(filled, most=5)} of {of}) each row has "
-            "the value of the first one, if it has none of its own."
+            f"Of merged cells ({listed(merged, most=5)} of {of}) each row has the value, in the "
+            "first column alone."
         )
     return tuple(notes)
 
@@ -223,9 +208,8 @@ def _read_appearance(
     """What openpyxl does not tell of a sheet that it reads row by row, from its XML.
 
     Returns the numbers of hidden rows, the first and the last of each range of hidden columns, and
-    the ranges of merged cells by their names, as A1:B2. Raises `InputError` for rows and cells that
-    are not in order, and for a formula without the value that a spreadsheet program would have
-    kept.
+    the ranges of merged cells by name, as A1:B2. Raises `InputError` for rows and cells that are
+    not in order, and for a formula without the value that a spreadsheet program would have kept.
     """
     from openpyxl.utils import get_column_letter, range_boundaries
 
