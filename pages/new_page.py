@@ -12,12 +12,12 @@ from mlem_core.analysis.planning import Cost, estimate_cost
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores
-from mlem_core.base.text import listed, many
+from mlem_core.base.text import duration, listed, many
 from mlem_core.tasks.access import view_only
 from pages.form import models, read, roles, state
 from pages.form.draft import Draft, draft
 from pages.parts import background, frame
-from pages.parts.choices import duration, inform, plain
+from pages.parts.choices import inform, plain
 from pages.parts.screens import SCREENS
 
 # The steps, each with its help.

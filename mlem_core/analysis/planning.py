@@ -22,6 +22,7 @@ import pandas as pd
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores
+from mlem_core.base.progress import PlannedStage
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.estimators.ridge_solver import GAIN, inner_scores
@@ -178,6 +179,7 @@ PER_SORT = 1.2e-5  # of a test pair in a layer: predictions are sorted for each 
 HEADER = 128  # bytes of an .npy file before the numbers
 TOKENS_A_WORD = 1.3
 UNKNOWN = Shape(12, 768)  # a model of unknown size
+MODELS, PAIRS = "representations", "pairs of stimuli"
 
 
 @dataclass(frozen=True)
@@ -186,14 +188,37 @@ class Cost:
 
     Attributes
     ----------
-    seconds : of the run, without fetching models
+    stages : of the run, in their order, without fetching models
     n_bytes : kept in the store: representations, pair statistics, the analysis
     n_layers : whose pairs of stimuli are compared
     """
 
-    seconds: float
+    stages: list[PlannedStage]
     n_bytes: int
     n_layers: int
+
+    @property
+    def seconds(self) -> float:
+        """Time of the run, until its result can be looked at."""
+        return sum(stage.seconds for stage in self.stages)
+
+
+def planned_stage(
+    stage: str, model: str | None, seconds: float, speeds: Mapping[str, float]
+) -> PlannedStage:
+    """A stage with the time that it takes on this machine.
+
+    Parameters
+    ----------
+    seconds : of one core of a laptop
+    speeds : as of `estimate_cost`
+    """
+    return PlannedStage(stage, model, seconds * speeds.get(stage, default_speed()))
+
+
+def default_speed() -> float:
+    """Seconds of a stage that was never measured here, for one of one core of a laptop."""
+    return 1 / min(2, cores())
 
 
 def estimate_cost(
@@ -202,6 +227,7 @@ def estimate_cost(
     n_columns: int,
     models: Mapping[str, Shape | None],
     files: Sequence[int] = (),
+    speeds: Mapping[str, float] | None = None,
 ) -> Cost:
     """Time and disk space of an analysis, where the store has nothing for it.
 
@@ -212,32 +238,33 @@ def estimate_cost(
     n_columns : of its pairs, see `mlem_core.stimuli.table_warnings.Lint`
     models : the size of each model; None is unknown
     files : how many layers each representations file has
+    speeds : how many times as long as one core of a laptop stages took here, by their names
     """
     n = len(stimuli)
     tokens = TOKENS_A_WORD * sum(len(text.split()) + 1 for text in set(stimuli.sentences))
-    seconds, n_bytes, n_layers = START * bool(models), 0.0, 0
-    for known in models.values():
+    n_bytes, n_layers, start, seconds = 0.0, 0, START, list[tuple[str, str | None, float]]()
+    for name, known in models.items():
         shape = known or UNKNOWN
         product = PER_PRODUCT * shape.width**2
         step = PER_STEP if shape.recurrent else PER_TOKEN
-        seconds += OPEN_QUANTISED if shape.quantised else OPEN
-        kept = _chosen(spec, shape.blocks + 1)
+        opening = start + (OPEN_QUANTISED if shape.quantised else OPEN)
+        kept, start = _chosen(spec, shape.blocks + 1), 0.0
         run = shape.blocks if spec.layers is None else min(shape.blocks, max(spec.layers))
-        seconds += tokens * run * (product + step)
+        seconds.append((MODELS, name, opening + tokens * run * (product + step)))
         n_bytes += kept * (4 * n * shape.width + HEADER)
         n_layers += kept
     n_layers += sum(_chosen(spec, layers) for layers in files)
     every, budget = n_pairs(n), spec.pairs or np.inf
     widths = [(known or UNKNOWN).width for known in models.values()] or [UNKNOWN.width]
     each = PER_PAIR if every <= budget else PER_SOME + PER_UNIT * max(widths)
-    seconds += each * min(every, budget) * n_layers
     compared = min(every, budget)
-    seconds += PER_COLUMN * compared * n_columns * n_layers
     tested = compared / spec.folds
-    seconds += PER_SORT * tested * n_layers
+    each_layer = compared * (each + PER_COLUMN * n_columns) + PER_SORT * tested
+    seconds.append((PAIRS, None, each_layer * n_layers))
     # In the store, and in the analysis: test pairs, and sums by columns and blocks of folds.
     n_bytes += 2 * n_layers * (4 * tested + 16 * n_columns * spec.folds**2)
-    return Cost(seconds / min(2, cores()), round(n_bytes), n_layers)
+    stages = [planned_stage(*stage, speeds or {}) for stage in seconds]
+    return Cost(stages, round(n_bytes), n_layers)
 
 
 def check_columns(columns: Sequence[FeatureColumn], spec: AnalysisSpec) -> None:

@@ -26,7 +26,7 @@ from mlem_core.analysis.planning import (
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import NAMES
-from mlem_core.base.parallel import reporting
+from mlem_core.base.progress import reporting
 from mlem_core.base.text import fraction, listed
 from mlem_core.base.typing import IntArray, Layer, Report, layer_name
 from mlem_core.estimators.registry import estimator_named

@@ -103,6 +103,13 @@ def with_ends(value: float, low: float, high: float) -> str:
     return fraction(value) + f" ({fraction(low)} to {fraction(high)})" * (not math.isnan(low))
 
 
+def duration(seconds: float) -> str:
+    """Time in words: 40 s, 3 min, 1.5 h."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
 def percent(share: float, digits: int = 0) -> str:
     """A share as text: "94 %", "−5 %"."""
     return f"{number(100 * share, digits)} %"

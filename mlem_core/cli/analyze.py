@@ -9,8 +9,8 @@ from pathlib import Path
 from mlem_core.analysis.context import SelectionContext
 from mlem_core.analysis.results import write_tables
 from mlem_core.analysis.run import TooFewStimuli, run
-from mlem_core.base.parallel import Bars
 from mlem_core.base.parameters import parse_names
+from mlem_core.base.progress import Bars
 from mlem_core.cli.inputs import checked_spec, leftover_tables, new_notices
 from mlem_core.cli.options import FOLDER, add_bootstrap, add_chance, add_inputs, add_similarity
 from mlem_core.cli.streams import complain, tell
@@ -80,19 +80,22 @@ def analyze(options: argparse.Namespace) -> None:
             raise
         results = analysis.results()
         computed = analysis_tables(analysis, results, table_options, store, bars.show)
-    complain(*new_notices(analysis), *computed.notices)
-    manifest = {**analysis.manifest, "options": table_options.to_dict()}
-    complain(*leftover_tables(options.out, write_tables(options.out, computed.tables, manifest)))
-    sure = None
-    if options.bootstrap:
-        context = SelectionContext.from_analysis(analysis, store)
-        sure = partial(add_intervals, context=context)
-    lines = summarize(
-        analysis,
-        results,
-        computed.intervals,
-        computed.similarity,
-        sure,
-        computed.importance_chance,
-    )
+        bars.clear()
+        complain(*new_notices(analysis), *computed.notices)
+        manifest = {**analysis.manifest, "options": table_options.to_dict()}
+        complain(
+            *leftover_tables(options.out, write_tables(options.out, computed.tables, manifest))
+        )
+        sure = None
+        if options.bootstrap:
+            context = SelectionContext.from_analysis(analysis, store, bars.show)
+            sure = partial(add_intervals, context=context)
+        lines = summarize(
+            analysis,
+            results,
+            computed.intervals,
+            computed.similarity,
+            sure,
+            computed.importance_chance,
+        )
     tell(*lines, *computed.findings)

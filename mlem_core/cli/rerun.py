@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from mlem_core.base.parallel import Bars
 from mlem_core.base.parameters import parse_pair
+from mlem_core.base.progress import Bars
 from mlem_core.cli.streams import tell, typed
 
 # Exit status where a table differs.

@@ -70,7 +70,7 @@ def compute_importance_chance(
     analysis, selection, tables = context.analysis, context.selection, []
     size = max(1, CHUNK_NUMBERS // (2 * analysis.pairs.n_pairs))
     starts, features = range(0, len(selection.layers), size), selection.features
-    progress = counting(context.report, "permuting labels", "permutations")
+    progress = counting(context.report, "importances by permuted labels", "permutations")
     total, done = len(starts) * len(features) * permutations, count()
     progress(0, total)
     for start in starts:

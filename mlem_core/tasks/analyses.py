@@ -6,21 +6,22 @@ import contextlib
 import hashlib
 import re
 import shutil
-import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from mlem_core.analysis import files
 from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.layer_sources import with_subjects
 from mlem_core.analysis.layer_statistics import STATISTICS
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import read_json, replacing, replacing_files, write_json
+from mlem_core.base.progress import StageTimes
 from mlem_core.base.typing import Report
 from mlem_core.extending import functions
 from mlem_core.representations.registry import identity_now
@@ -29,11 +30,14 @@ from mlem_core.storage.digests import RESULT, Digested, canonical, sealed
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples
 from mlem_core.tasks.access import check_changes_allowed
-from mlem_core.tasks.runner import Request, Task, execute
+from mlem_core.tasks.run_plan import learn_speeds, read_speeds, run_stages
+from mlem_core.tasks.runner import Reporter, Request, Task
 
 _ID = re.compile(r"[0-9a-f]{16}")
 UNUSED_DAYS = 30  # so long an upload is kept that no analysis is of
 _INPUTS = "inputs.json"  # of a job: what its files and models were when it was started
+INTERVALS = "intervals"  # the kind of follow-up with which a run ends
+_LAST_STAGE = "last_stage.json"  # of a job: the options of this follow-up; absent without one
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,12 @@ class Job(Task):
         except (OSError, ValueError):
             return None
 
+    @classmethod
+    def in_folder(cls, folder: Path) -> Job:
+        """The job whose folder it is; raises OSError, ValueError as reading its specification."""
+        request = read_json(folder / "spec.json", strict=True)
+        return cls(folder.name, folder, AnalysisSpec.from_dict(request))
+
     @property
     def start_time(self) -> datetime | None:
         """Time of its start, by this machine's clock; None for the example."""
@@ -84,12 +94,14 @@ class _Example(Job):
                 raise
             raise InputError(examples.DAMAGED) from error
 
-    def cancel(self) -> None:
+    def cancel(self, why: str = "") -> None:
         """Do nothing: the example runs no more."""
 
 
-def start(spec: AnalysisSpec, store: Store) -> Job:
+def start(spec: AnalysisSpec, store: Store, *, intervals: bool = False) -> Job:
     """Start an analysis in the background, or attach to the same one.
+
+    With `intervals`, intervals and chance are its last stage, see `mlem_core.tasks.last_stage`.
 
     The same analysis is one with the same choices of the same models, on files with the same
     content. Where it is queued, running or done it is left alone; a failed or cancelled one starts
@@ -101,8 +113,8 @@ def start(spec: AnalysisSpec, store: Store) -> Job:
     check_changes_allowed()
     store.check_writable()
     job.folder.mkdir(parents=True, exist_ok=True)
-    write_json(job.folder / _INPUTS, inputs)
-    job.start(spec.to_dict(), "mlem_core.tasks.analyses")
+    write_json(job.folder / _INPUTS, {**inputs, "intervals": intervals})
+    job.start(spec.to_dict(), "mlem_core.tasks.last_stage")
     return job
 
 
@@ -122,9 +134,7 @@ def find(job_id: str, store: Store) -> Job | None:
         if sealed(result, RESULT, "analysis.json"):
             return Job(job_id, folder, files.read_spec(result))
     try:
-        return Job(
-            job_id, folder, AnalysisSpec.from_dict(read_json(folder / "spec.json", strict=True))
-        )
+        return Job.in_folder(folder)
     except (OSError, ValueError):
         return None  # absent, or of another version
 
@@ -242,18 +252,26 @@ def purge_uploads(store: Store, days: float = UNUSED_DAYS) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
+def read_requested_intervals(folder: Path) -> dict[str, Any]:
+    """Options of the follow-up with which a run ends; none where it was run without intervals."""
+    requested = read_json(folder / _INPUTS).get("intervals", False)
+    return read_json(folder / _LAST_STAGE) if requested else {}
+
+
 def make_analysis(request: Request, folder: Path, report: Report) -> None:
     """Run the submitted analysis and save it."""
     # Of `folder`: the store's root / jobs / id / unfinished-...
     store, spec = Store(folder.parent.parent.parent), AnalysisSpec.from_dict(request)
-    asked = read_json(folder.parent / _INPUTS)
-    _check_inputs(spec, asked)
-    analysis = run(spec, store, report)
+    submitted = read_json(folder.parent / _INPUTS)
+    _check_inputs(spec, submitted)
+    spec.check()
+    stimuli, speeds = with_subjects(spec).load_stimuli(), read_speeds(store)
+    times = report.times if isinstance(report, Reporter) else StageTimes()
+    times.plan = run_stages(spec, stimuli, speeds, intervals=bool(submitted.get("intervals")))
+    analysis = run(spec, store, report, stimuli)
     for prepare in functions("prepare"):
         prepare(analysis, store, analysis.select())
     files.save_analysis(analysis, folder)
-    _check_inputs(spec, asked)
-
-
-if __name__ == "__main__":
-    sys.exit(execute(Path(sys.argv[1]).absolute(), make_analysis))
+    write_json(folder.parent / _LAST_STAGE, asdict(analysis.select()))
+    _check_inputs(spec, submitted)
+    learn_speeds(times, speeds, store)

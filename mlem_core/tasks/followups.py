@@ -18,6 +18,8 @@ from mlem_core.analysis.context import FITS, SelectionContext
 from mlem_core.analysis.layer_sources import model_representations
 from mlem_core.analysis.similarities import SIMILARITY
 from mlem_core.base.errors import InputError, check_choice, unknown
+from mlem_core.base.files import read_json
+from mlem_core.base.progress import PlannedStage, StageTimes
 from mlem_core.base.typing import Report
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.extending import functions, references, resolve
@@ -28,7 +30,9 @@ from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.storage.digests import canonical
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples
-from mlem_core.tasks.runner import Request, Task, execute
+from mlem_core.tasks.analyses import INTERVALS
+from mlem_core.tasks.run_plan import interval_stages, learn_speeds, read_speeds
+from mlem_core.tasks.runner import Lane, Reporter, Request, Task, execute
 
 Options = Mapping[str, Any]
 VERSION = 7
@@ -54,11 +58,21 @@ def requested_selection(analysis: Analysis, options: Options) -> Selection:
 
 
 def _all_intervals(context: SelectionContext, options: Options) -> None:
+    selection = context.selection
+    # First what the sentence on two layers needs; importances by chance take the longest.
     LAYER_INTERVALS.get(context)
-    if SIMILARITIES[context.selection.similarity].divides:
+    if SIMILARITIES[selection.similarity].divides:
         LAYER_CHANCE.get(context)
     for prepare in functions("prepare"):
-        prepare(context.analysis, context.required_store, context.selection)
+        prepare(context.analysis, context.required_store, selection)
+    if not selection.interactions and not estimator_named(selection.estimator).slow:
+        IMPORTANCE_CHANCE.get(context)
+
+
+def _interval_plan(context: SelectionContext, speeds: Mapping[str, float]) -> list[PlannedStage]:
+    selection = context.selection
+    size = len(context.analysis.stimuli), len(selection.layers), len(selection.features)
+    return interval_stages(*size, speeds)
 
 
 def _archive(context: SelectionContext, options: Options, folder: Path) -> None:
@@ -92,25 +106,41 @@ class JobType:
         `requested_selection`
     write : in place of it, a function (context, options, folder) that writes files into the folder
     models : function (context, options) that names the models whose representations it reads
+    title : what it is in a list of background tasks
+    plan : function (context, speeds) that gives the stages of it, with their times
     """
 
     compute: Callable[[SelectionContext, Options], Any] = lambda context, options: None
     write: Callable[[SelectionContext, Options, Path], Any] | None = None
     models: Callable[[SelectionContext, Options], Iterable[str]] = layer_models
+    title: str = ""
+    plan: Callable[[SelectionContext, Mapping[str, float]], list[PlannedStage]] | None = None
 
 
 JOB_TYPES: dict[str, JobType] = {
-    "all-error-bars": JobType(_all_intervals),
-    "archive": JobType(write=_archive),
+    INTERVALS: JobType(_all_intervals, title="intervals and chance", plan=_interval_plan),
+    "archive": JobType(write=_archive, title="zip of everything"),
     "chance": JobType(
-        lambda context, options: SCORE_CHANCE.get(context, permutations=options["permutations"])
+        lambda context, options: SCORE_CHANCE.get(context, permutations=options["permutations"]),
+        title="tests of scores",
     ),
-    "error-bars": JobType(lambda context, options: PAIR_INTERVALS.get(context)),
-    "importance-chance": JobType(lambda context, options: IMPORTANCE_CHANCE.get(context)),
-    "fits": JobType(lambda context, options: FITS.get(context), models=no_models),
-    "similarity": JobType(lambda context, options: SIMILARITY.get(context, name=options["name"])),
+    "error-bars": JobType(
+        lambda context, options: PAIR_INTERVALS.get(context), title="intervals of two layers"
+    ),
+    "importance-chance": JobType(
+        lambda context, options: IMPORTANCE_CHANCE.get(context), title="importances by chance"
+    ),
+    "fits": JobType(
+        lambda context, options: FITS.get(context), models=no_models, title="metric models"
+    ),
+    "similarity": JobType(
+        lambda context, options: SIMILARITY.get(context, name=options["name"]),
+        title="another similarity",
+    ),
     # They are restored before any work, and no more is wanted.
-    "representations": JobType(models=lambda context, options: options["models"]),
+    "representations": JobType(
+        models=lambda context, options: options["models"], title="representations"
+    ),
 }
 
 
@@ -132,13 +162,17 @@ def work(
 
     Raises as `restore_representations`, or what the options ask for is not in the analysis.
     """
-    job = job_type(kind)
+    job, speeds = job_type(kind), read_speeds(store)
+    times = report.times if isinstance(report, Reporter) else StageTimes()
     context = SelectionContext(analysis, requested_selection(analysis, options), store, report)
+    if job.plan is not None:
+        times.plan = job.plan(context, speeds)
     restore_representations(analysis, job.models(context, options), store, report)
     if job.write is None:
         job.compute(context, options)
     else:
         job.write(context, options, folder)
+    learn_speeds(times, speeds, store)
 
 
 def restore_representations(
@@ -177,9 +211,9 @@ class Followup(Task):
         """The kind of work that it is."""
         return job_type(self.request["kind"])
 
-    def begin(self) -> Self:
+    def begin(self, lane: Lane = "turn") -> Self:
         """This follow-up, started, or attached to the same work that was started before."""
-        self.start(self.request, "mlem_core.tasks.followups")
+        self.start(self.request, "mlem_core.tasks.followups", lane)
         return self
 
     def file(self, name: str) -> Path:
@@ -208,6 +242,13 @@ def get_followup(kind: str, job_id: str, options: Options, store: Store) -> Foll
         request["example"] = examples.digest()
     name = f"{kind}-{hashlib.sha256(canonical(request)).hexdigest()[:16]}"
     return Followup(name, store.root / "jobs" / name, request)
+
+
+def find_followup(name: str, store: Store) -> Followup | None:
+    """The follow-up of that id, or None where it was never started."""
+    folder = store.root / "jobs" / name
+    request = read_json(folder / "spec.json")
+    return Followup(name, folder, request) if "kind" in request else None
 
 
 def make_followup(request: Request, folder: Path, report: Report) -> None:

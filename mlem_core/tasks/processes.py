@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -66,6 +67,18 @@ def module_command(module: str, *arguments: str) -> tuple[list[str], dict[str, s
     return [sys.executable, "-P", "-m", module, *arguments], environment
 
 
+def lowest_priority() -> list[str]:
+    """The beginning of a command that yields the processors to every other one."""
+    nice = shutil.which("nice")
+    return [nice, "-n", "19"] if nice else []
+
+
+def yield_processors() -> None:
+    """Have Linux, where it shares processors out among sessions first, put this one last."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/autogroup").write_text("19", encoding="ascii")
+
+
 def start_process(
     command: Sequence[str], folder: Path, held: int, environment: Mapping[str, str]
 ) -> None:
@@ -91,10 +104,10 @@ def start_process(
 
 def write_pid(folder: Path, pid: int) -> None:
     """Note which process is at a task."""
-    write_json(folder / "pid.json", {"pid": pid, "started": _started(pid)})
+    write_json(folder / "pid.json", {"pid": pid, "started": started(pid)})
 
 
-def _started(pid: int) -> float | None:
+def started(pid: int) -> float | None:
     """Start time of a live process, in seconds; None where there is none.
 
     Process numbers are used again; with this a stranger is not taken for the job.
@@ -113,14 +126,14 @@ def _started(pid: int) -> float | None:
 def live_pid(folder: Path) -> int | None:
     """The number of the job's process if it is still there."""
     process = read_json(folder / "pid.json")
-    pid, started = process.get("pid"), process.get("started")
+    pid, began = process.get("pid"), process.get("started")
     if not isinstance(pid, int) or pid <= 1:
         return None
     child = _children.get(pid)
     if child is not None and child.poll() is not None:
         _children.pop(pid, None)
-    now = _started(pid)
-    return pid if now is not None and now == started else None
+    now = started(pid)
+    return pid if now is not None and now == began else None
 
 
 def signal_group(pid: int, number: int) -> None:

@@ -9,7 +9,7 @@ FOLDER`, which outlives whoever started it. One task of a parent folder runs at 
     progress.json   how far it is
     result/         what it made; it appears in one step
     failed.json     the sentence for the user
-    cancelled       an empty file
+    cancelled       a file, with the reason where it was not a person who cancelled it
     log             what the process printed
 """
 
@@ -25,7 +25,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -35,7 +35,8 @@ from mlem_core.analysis.backends import connected
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import is_full, read_json, sync_path, write_json
 from mlem_core.base.parallel import heed_signals, heed_stop, signal_status
-from mlem_core.base.typing import Progress, Report
+from mlem_core.base.progress import PlannedStage, StageTimes, TimedStage
+from mlem_core.base.typing import Progress
 from mlem_core.storage.digests import RESULT, seal, sealed
 from mlem_core.storage.store import Store
 from mlem_core.tasks.access import check_changes_allowed
@@ -44,11 +45,14 @@ from mlem_core.tasks.processes import (
     hold,
     is_held,
     live_pid,
+    lowest_priority,
     module_command,
     signal_group,
     start_process,
+    started,
     starting,
     write_pid,
+    yield_processors,
 )  # fmt: skip
 
 T = TypeVar("T")
@@ -57,28 +61,54 @@ Request = dict[str, Any]
 
 _WRITE_EVERY = 0.2  # seconds between two writes of progress.json
 _POLL = 0.1  # seconds between two looks at the queue
+_WATCH = 0.5  # seconds between two looks whether work ahead is still wanted
 _GRACE = 1.0  # seconds from SIGTERM to SIGKILL
+_LANE = "lane.json"
 _ENDS = ("result", "failed.json", "cancelled")  # a task with one of these has ended
+
+
+# "turn": someone waits for it. "later": nobody does, as for intervals at the end of a run. "ahead":
+# nobody has even requested it; it ends with the server that began it, and as soon as work of the
+# first kind begins.
+Lane = Literal["turn", "later", "ahead"]
 
 
 @dataclass(frozen=True)
 class Status:
-    """State of a job, with its progress.
+    """State of a task, with its progress.
 
     Attributes
     ----------
     state : "queued", "running", "done", "failed" or "cancelled"
-    stages : the latest report of each stage and model, in the order in which they began
-    message : one sentence where it failed, else empty
-    seconds_left : of the current stage, from its rate so far; None where nothing tells
+    times : the stages that have begun, and those that are planned
+    message : one sentence where it failed, or why it was cancelled by no person; else empty
     before : while it waits, how many that run or wait have their turns before it
     """
 
     state: State
-    stages: list[Progress]
+    times: StageTimes = field(default_factory=StageTimes)
     message: str = ""
-    seconds_left: float | None = None
     before: int = 0
+
+    @property
+    def stages(self) -> list[TimedStage]:
+        """The latest report of each stage and model, in the order in which they began."""
+        return self.times.stages
+
+    @property
+    def share(self) -> float:
+        """Share of the whole that is done."""
+        return 1.0 if self.state == "done" else self.times.share
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Time until its end, from its plan and its rate so far; None where nothing tells."""
+        return self.times.seconds_left(time.time()) if self.state == "running" else None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it waits or runs."""
+        return self.state in ("queued", "running")
 
 
 @dataclass(frozen=True)
@@ -98,34 +128,40 @@ class Task:
         # Looked at first: a process that ends after this look has left its result or failure.
         alive = live_pid(self.folder) is not None
         progress = read_json(self.folder / "progress.json")
-        stages, left = _stages(progress)
+        times = _stage_times(progress)
         if self.result.is_dir():
-            return Status("done", stages)
-        if (self.folder / "cancelled").exists():
-            return Status("cancelled", stages)
+            return Status("done", times)
+        with contextlib.suppress(OSError):
+            return Status("cancelled", times, (self.folder / "cancelled").read_text("utf-8"))
         failed = read_json(self.folder / "failed.json").get("message")
         if failed:
-            return Status("failed", stages, str(failed))
+            return Status("failed", times, str(failed))
         # Whoever started it may have been killed before it could note which process it is.
         if alive or is_held(self.folder):
             if progress.get("state") == "running":
-                return Status("running", stages, seconds_left=left)
-            return Status("queued", stages, before=_count_earlier_tasks(self.folder))
+                return Status("running", times)
+            return Status("queued", times, before=_count_earlier_tasks(self.folder))
         why = f"the run stopped without a result; see {self.folder / 'log'}"
-        return Status("failed", stages, why)
+        return Status("failed", times, why)
 
-    def cancel(self) -> None:
+    @property
+    def lane(self) -> Lane:
+        """Whether someone waits for it."""
+        lane = read_json(self.folder / _LANE).get("lane")
+        return lane if lane in ("later", "ahead") else "turn"
+
+    def cancel(self, why: str = "") -> None:
         """Stop the task, queued or running; its process is gone within 2 seconds.
 
-        A task that is not queued or running stays as it is. Raises `InputError` where this server
-        only shows what is finished.
+        `why` says what else than a person does. A task that is not queued or running stays as it
+        is. Raises `InputError` where this server only shows what is finished.
         """
         check_changes_allowed()
         with starting(self.folder):
             pid = live_pid(self.folder)
             if pid is None or self.result.is_dir():
                 return
-            (self.folder / "cancelled").touch()
+            (self.folder / "cancelled").write_text(why, encoding="utf-8")
             signal_group(pid, signal.SIGTERM)
             if not gone(self.folder, _GRACE):
                 signal_group(pid, signal.SIGKILL)
@@ -161,9 +197,10 @@ class Task:
         self.damaged(message)
         raise InputError(message)
 
-    def start(self, request: Request, module: str) -> None:
+    def start(self, request: Request, module: str, lane: Lane = "turn") -> None:
         """Start `python -m module folder` unless the task is queued, running or done.
 
+        One that was begun ahead and goes on no longer ends with its server, if now it is wanted.
         A failed or cancelled task starts again. Raises `InputError` where the store cannot be
         written, or this server only shows what is finished.
         """
@@ -175,19 +212,26 @@ class Task:
                 return
             if live_pid(self.folder) is not None:
                 ended = any((self.folder / n).exists() for n in ("failed.json", "cancelled"))
+                if not ended and lane != "ahead" and self.lane == "ahead":
+                    write_json(self.folder / _LANE, {"lane": "later"})
                 if not ended or not gone(self.folder, 10):
                     return
             held = hold(self.folder)
             if held is None:
                 return
             try:
-                for name in (*_ENDS, "progress.json", "pid.json", "log"):
+                for name in (*_ENDS, _LANE, "progress.json", "pid.json", "log"):
                     _removed(self.folder / name)
                 _remove_unfinished(self.folder)
                 if (self.folder / "spec.json").is_dir():
                     _removed(self.folder / "spec.json")
                 write_json(self.folder / "spec.json", request)
                 command, environment = module_command(module, str(self.folder))
+                if lane != "turn":
+                    pid = os.getpid()
+                    of_server = {"server": pid, "started": started(pid)}
+                    write_json(self.folder / _LANE, {"lane": lane, **of_server})
+                    command = [*lowest_priority(), *command]
                 start_process(command, self.folder, held, environment)
             finally:
                 os.close(held)
@@ -206,38 +250,37 @@ def unfinished_tasks(folder: Path) -> list[str]:
 # What the task's own process does
 
 
-class _Reporter:
-    """Writes progress.json, a few times a second at most."""
+class Reporter:
+    """Writes progress.json, a few times a second at most.
+
+    Attributes
+    ----------
+    times : the stages so far; who does the work may give it a plan
+    """
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "progress.json"
-        self._stages: dict[tuple[str, str | None], dict[str, Any]] = {}
+        self.times = StageTimes()
         self._written = 0.0
         self.say("queued")
 
     def __call__(self, progress: Progress) -> None:
         heed_stop()
         now = time.time()
-        key = (progress.stage, progress.model)
-        known = self._stages.get(key)
-        began = {"began": now, "began_at": progress.done} if known is None else {}
-        self._stages[key] = {**(known or {}), **asdict(progress), **began, "seen": now}
-        last = progress.done >= progress.total
-        if known is None or last or now - self._written >= _WRITE_EVERY:
+        if self.times.record(progress, now) or now - self._written >= _WRITE_EVERY:
             self.say("running")
 
     def say(self, state: State) -> None:
         self._written = time.time()
         # A run is not worth losing for its progress: a full disk shows where it matters.
         with contextlib.suppress(OSError):
-            stages = list(self._stages.values())
-            write_json(self._path, {"state": state, "stages": stages}, synced=False)
+            write_json(self._path, {"state": state, **asdict(self.times)}, synced=False)
 
 
-def execute(folder: Path, make: Callable[[Request, Path, Report], None]) -> int:
+def execute(folder: Path, make: Callable[[Request, Path, Reporter], None]) -> int:
     """Wait for the turn, do the work of a task's folder and leave its result there.
 
-    One task of a parent folder runs, the others wait in order of arrival.
+    One task of a parent folder and a lane runs, the others wait in order of arrival.
 
     Parameters
     ----------
@@ -249,13 +292,17 @@ def execute(folder: Path, make: Callable[[Request, Path, Report], None]) -> int:
     if threading.current_thread() is threading.main_thread():
         heed_signals()
     write_pid(folder, os.getpid())
-    report = _Reporter(folder)
+    report, lane = Reporter(folder), Task(folder.name, folder).lane
+    if lane != "turn":
+        yield_processors()
+        threading.Thread(target=_watch, args=(folder,), daemon=True).start()
     try:
         request = read_json(folder / "spec.json", strict=True)
         while before := _count_earlier_tasks(folder):
             # Those far back look less often: each look reads the files of all that wait.
             time.sleep(_POLL * min(2 + before, 20))
-        with filelock.FileLock(folder.parent / "turn.lock"):
+        with filelock.FileLock(folder.parent / f"{'turn' if lane == 'turn' else 'later'}.lock"):
+            report.times.started = time.time()
             report.say("running")
             unfinished = Path(tempfile.mkdtemp(prefix="unfinished-", dir=folder))
             with connected():
@@ -285,9 +332,32 @@ def _remove_unfinished(folder: Path) -> None:
 
 
 def _count_earlier_tasks(folder: Path) -> int:
-    """Number of tasks that run or wait whose turn is before that of one."""
-    order = unfinished_tasks(folder.parent)
-    return order.index(folder.name) if folder.name in order else 0
+    """Number of tasks of the same lane that run or wait whose turn is before that of one."""
+    order, is_late = unfinished_tasks(folder.parent), Task(folder.name, folder).lane != "turn"
+    before = order[: order.index(folder.name)] if folder.name in order else []
+    return sum((_task_beside(folder, name).lane != "turn") == is_late for name in before)
+
+
+def _task_beside(folder: Path, name: str) -> Task:
+    return Task(name, folder.parent / name)
+
+
+def _watch(folder: Path) -> None:
+    """End this process, which works ahead, with its server, or when other work begins."""
+    while True:
+        time.sleep(_WATCH)
+        lane = read_json(folder / _LANE)
+        if lane.get("lane") != "ahead" or (folder / "result").exists():
+            return
+        others = (_task_beside(folder, name).lane for name in unfinished_tasks(folder.parent))
+        why = "other work came first" if "turn" in others else ""
+        if started(lane["server"]) != lane["started"]:
+            why = "its server has ended"
+        if why:
+            (folder / "cancelled").write_text(why, encoding="utf-8")
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(_GRACE)
+            signal_group(os.getpid(), signal.SIGKILL)
 
 
 def _asked(folder: Path) -> tuple[int, str]:
@@ -297,23 +367,15 @@ def _asked(folder: Path) -> tuple[int, str]:
         return sys.maxsize, folder.name
 
 
-def _stages(progress: dict[str, Any]) -> tuple[list[Progress], float | None]:
-    try:
-        rows = progress.get("stages", [])
-        stages = [
-            Progress(row["stage"], row["model"], row["done"], row["total"], row["unit"])
-            for row in rows
-        ]
-        if not rows:
-            return stages, None
-        last = rows[-1]
-        did, took = last["done"] - last["began_at"], last["seen"] - last["began"]
-        if did <= 0 or took <= 0:
-            return stages, None
-        left = (last["total"] - last["done"]) * took / did - (time.time() - last["seen"])
-        return stages, max(0.0, left)
-    except (KeyError, TypeError):
-        return [], None
+def _stage_times(progress: dict[str, Any]) -> StageTimes:
+    """Times of the stages of progress.json; none where it is damaged."""
+    with contextlib.suppress(LookupError, TypeError, ValueError):
+        plan = [PlannedStage(*planned) for planned in progress.get("plan", [])]
+        times = StageTimes(plan, [TimedStage(**row) for row in progress.get("stages", [])])
+        times.started = float(progress.get("started", 0.0))
+        if 0 <= times.share <= 1 and (times.seconds_left(time.time()) or 0) >= 0:
+            return times
+    return StageTimes()
 
 
 def _removed(path: Path) -> None:

@@ -6,24 +6,33 @@ its progress where the button was.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import streamlit as st
+from streamlit import runtime
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.text import many
-from mlem_core.tasks import analyses, runner
+from mlem_core.base.errors import InputError
+from mlem_core.base.text import duration, many, percent
+from mlem_core.tasks import analyses, last_stage, runner
 from mlem_core.tasks.access import view_only
 from mlem_core.tasks.analyses import Job
-from mlem_core.tasks.followups import Followup
+from mlem_core.tasks.followups import Followup, find_followup
 from mlem_core.tasks.runner import State, Status, Task
 from pages.parts import choices, stored
 from pages.parts.choices import plain, progress_text
 from pages.parts.screens import SCREENS
 
+POLL = 3.0  # seconds between two looks at what runs
+QUIET = 5.0  # seconds without a click before anything is computed ahead
+TICK = 0.5  # seconds between two looks of the thread that does so
 JUST_NOW = 60.0  # seconds; it may have been done since the page looked for it
 # What a state is called, with its colour and symbol.
 STATES = {
@@ -34,26 +43,30 @@ STATES = {
     "failed": ("failed", "red", "error"),
 }
 UNDER_WAY = ("queued", "running")
-AHEAD = "ahead"  # in the session: what `begin_ahead` has begun
+AHEAD = "ahead"  # in the session: what `begin_ahead` is to begin
 # Other work on an analysis has other names, and its progress where it was asked for.
 _ANALYSIS = re.compile(r"[0-9a-f]{16}")
 
 
-def start_analysis(spec: AnalysisSpec) -> None:
-    """Start an analysis, open what it will find, and draw the page anew."""
-    job = analyses.start(spec, stored.store())
+def start_analysis(spec: AnalysisSpec, *, intervals: bool = True) -> None:
+    """Start an analysis, and open its result, which shows the progress until it is there.
+
+    Parameters
+    ----------
+    intervals : whether intervals and chance follow as its last stage
+    """
+    job = analyses.start(spec, stored.store(), intervals=intervals)
+    last_stage.begin_last_stage(job)  # where all but this was done before
     choices.open_job(job.id)
     give_way()
-    # What it finds is opened where the form that began it is still there.
-    _watched()[job.id] = SCREENS["new"].url_path
-    if job.status().state in UNDER_WAY:
-        # Whoever looks at the button does not see the progress appear.
-        st.toast("Started; the progress is at the top of each page.", icon=":material/play_arrow:")
-    st.rerun()
+    st.switch_page(SCREENS["home"].file)
 
 
 def show_runs() -> None:
-    """Bar of runs that go on or have just ended; nothing where there are none."""
+    """Bar of runs without a result yet, and of those that have just ended; nothing without any."""
+    ahead = st.session_state.get(AHEAD)
+    if ahead is not None:  # each run of a page is a click
+        ahead.due = time.monotonic() + QUIET
     store, watched, current = stored.store(), _watched(), choices.get_one("analysis")
     for going_on in filter(_ANALYSIS.fullmatch, runner.unfinished_tasks(store.root / "jobs")):
         watched.setdefault(going_on, None)
@@ -64,25 +77,25 @@ def show_runs() -> None:
     # One of another version cannot be read, which the views say.
     jobs = [job for job_id in watched if (job := analyses.find(job_id, store)) is not None]
     states = [job.status().state for job in jobs]
+    for job, state in zip(jobs, states, strict=True):
+        if state == "done" and job.id == current:  # it is shown
+            watched.pop(job.id)
+    shown = [job for job in jobs if job.id in watched]
+    states = [job.status().state for job in shown]
     moving = any(state in UNDER_WAY for state in states)
-    if jobs:
+    if shown:
         # A fragment runs again without the page around it.
-        st.fragment(_draw, run_every=0.5 if moving else None)(jobs, states)
+        st.fragment(_draw, run_every=POLL if moving else None)(shown, states)
 
 
-def _watched() -> dict[str, str | None]:
-    """The analyses whose progress is shown, and the screen that opens what they find, if any."""
-    watched: dict[str, str | None] = st.session_state.setdefault("watched", {})
+def _watched() -> dict[str, None]:
+    """The analyses whose progress is shown, in their order."""
+    watched: dict[str, None] = st.session_state.setdefault("watched", {})
     return watched
 
 
 def _draw(jobs: list[Job], states: list[State]) -> None:
     now = [job.status() for job in jobs]
-    for job, before, status in zip(jobs, states, now, strict=True):
-        begun = _watched()[job.id]
-        if before in UNDER_WAY and status.state == "done" and begun:
-            if (st.context.url or "").rstrip("/").endswith(f"/{begun}"):
-                _open(job)
     if [status.state for status in now] != states:
         # What has ended concerns the page too, which may have waited for it.
         st.rerun()
@@ -97,26 +110,35 @@ def _draw_one(job: Job, status: Status) -> None:
         with st.container(gap="xsmall"):
             title = f":material/{symbol}: {label.capitalize()}:"
             st.markdown(f"**{title}** {plain(stored.analysis_name(job))}")
-            if status.state in UNDER_WAY:
+            if status.goes_on:
                 show_progress(status, f"{waiting(status).capitalize()} …")
-        if status.state in UNDER_WAY:
+        if status.goes_on:
             offer_cancel(job, "Stops the run within two seconds; finished parts are kept.")
             return
         if status.state == "done" and st.button(
-            "Look",
+            "See the result",
             type="primary",
             icon=":material/visibility:",
             key=f"look {job.id}",
+<<<<<<< HEAD
             help="Opens it on Explore.",
+=======
+            help="Opens it.",
+>>>>>>> e2e315ec (Make intervals and chance the last stage of a run, and show one bar over all its stages)
         ):
-            _open(job)
+            choices.open_job(job.id)
+            st.switch_page(SCREENS["home"].file)
         if st.button(
             "Dismiss",
             type="tertiary",
             icon=":material/close:",
             key=f"dismiss {job.id}",
             on_click=partial(_dismiss, job),
+<<<<<<< HEAD
             help="Takes this line away; the analysis stays in the list of My analyses.",
+=======
+            help="Takes this line away; the analysis stays in the list of analyses.",
+>>>>>>> e2e315ec (Make intervals and chance the last stage of a run, and show one bar over all its stages)
         ):
             st.rerun()
     if status.state == "cancelled":
@@ -129,31 +151,160 @@ def _draw_one(job: Job, status: Status) -> None:
             st.warning(plain(notice), icon=":material/info:")
 
 
+<<<<<<< HEAD
 def _open(job: Job) -> None:
     choices.open_job(job.id)
     _watched().pop(job.id, None)
     st.switch_page(SCREENS["explore"].file)
 
 
+=======
+>>>>>>> e2e315ec (Make intervals and chance the last stage of a run, and show one bar over all its stages)
 def _dismiss(job: Job) -> None:
     _watched().pop(job.id, None)
     if choices.get_one("analysis") == job.id and job.status().state != "done":
         choices.put("analysis", None)
 
 
+@dataclass(frozen=True)
+class TaskLine:
+    """A background task as the list shows it."""
+
+    id: str
+    title: str
+    status: Status
+    cancel: Callable[[], None]
+
+
+def task_lines() -> list[TaskLine]:
+    """The background tasks that wait or run, in the order of their turns."""
+    store, lines = stored.store(), []
+    for name in runner.unfinished_tasks(store.root / "jobs"):
+        followup = find_followup(name, store)
+        job = analyses.find(name if followup is None else followup.request["analysis"], store)
+        if job is None:
+            continue
+        title, last = stored.analysis_name(job), last_stage.find_last_stage(job)
+        if followup is None or (last is not None and last.id == name):
+            # A run and its last stage are one task.
+            status, cancel = last_stage.run_status(job), partial(last_stage.cancel_run, job)
+            lines.append(TaskLine(job.id, title, status, cancel))
+        else:
+            title = f"{title}: {followup.kind.title or followup.request['kind']}"
+            lines.append(TaskLine(name, title, followup.status(), followup.cancel))
+    return lines
+
+
+def show_tasks() -> None:
+    """List of the background tasks, behind a button with how far they are; nothing without any.
+
+    It looks every three seconds while something runs, or is to be computed ahead, and draws the
+    page anew when a task has begun or ended.
+    """
+    lines, ahead = task_lines(), st.session_state.get(AHEAD)
+    if lines or (ahead is not None and ahead.thread.is_alive()):
+        st.fragment(_draw_tasks, run_every=POLL)([line.id for line in lines])
+
+
+def _draw_tasks(before: list[str]) -> None:
+    lines, ahead = task_lines(), st.session_state.get(AHEAD)
+    if [line.id for line in lines] != before or not (
+        lines or (ahead is not None and ahead.thread.is_alive())
+    ):
+        st.rerun()
+    if not lines:
+        return
+    label = many(len(lines), "background task")
+    if len(lines) == 1:
+        label = f"{lines[0].title}: {percent(lines[0].status.share)}"
+    with st.popover(
+        plain(label), icon=":material/hourglass:", key="background tasks", width="content"
+    ):
+        st.markdown("**Background tasks**")
+        for line in lines:
+            with st.container(horizontal=True, vertical_alignment="center", key=f"task {line.id}"):
+                text = f"{line.title}: {_how_far(line.status)}"
+                st.progress(line.status.share, text=plain(text))
+                if not view_only() and st.button(
+                    "Cancel",
+                    icon=":material/stop_circle:",
+                    key=f"cancel task {line.id}",
+                    help="Stops it within two seconds; what is done is kept.",
+                ):
+                    line.cancel()
+                    st.rerun()
+
+
+def _how_far(status: Status) -> str:
+    """Share done and time left of a task, in words."""
+    if status.state == "queued":
+        return waiting(status)
+    left = status.seconds_left
+    about = "" if left is None else f", about {duration(left)} left"
+    return f"{percent(status.share)}{about}"
+
+
+def interval_progress(job_id: str) -> str:
+    """How far the intervals of an analysis are, as "intervals: 40 %"; "" where none come."""
+    job = analyses.find(job_id, stored.store())
+    last = None if job is None else last_stage.find_last_stage(job)
+    if last is None or not last.folder.exists() or not last.status().goes_on:
+        return ""
+    return f"intervals: {percent(last.status().share)}"
+
+
+class _Ahead:
+    """Work that nobody has requested: begun once its window is quiet, ended with the window.
+
+    Attributes
+    ----------
+    due : when the window has been quiet for long enough, if nothing is clicked
+    wanted : False ends it
+    """
+
+    def __init__(self, task: Followup, session: str) -> None:
+        self.task, self.session = task, session
+        self.due, self.wanted = time.monotonic() + QUIET, True
+        self.thread = threading.Thread(target=self._tend, daemon=True)
+        self.thread.start()
+
+    def _tend(self) -> None:
+        task, server = self.task, runtime.get_instance()
+        while self.wanted and server.is_active_session(self.session):
+            if task.folder.exists():
+                status = task.status()
+                by_person = status.state == "cancelled" and not status.message
+                if status.state in ("done", "failed") or by_person:
+                    return
+            if time.monotonic() >= self.due and not runner.unfinished_tasks(task.folder.parent):
+                with contextlib.suppress(InputError, OSError):
+                    task.begin("ahead")
+            time.sleep(TICK)
+        with contextlib.suppress(InputError, OSError):
+            if task.lane == "ahead":
+                task.cancel("nobody looks at it any more")
+
+
 def begin_ahead(task: Followup) -> None:
-    """Begin work that nobody has pressed a button for; it gives way to other work."""
-    task.begin()
-    st.session_state[AHEAD] = task
+    """Begin work that nobody has clicked for, after five quiet seconds without other work.
+
+    It ends when other work begins, with the window and with the server.
+    """
+    give_way(task)
+    context = get_script_run_ctx()
+    if view_only() or context is None or not runtime.exists():
+        return
+    ahead: _Ahead | None = st.session_state.get(AHEAD)
+    if ahead is None or not ahead.thread.is_alive():
+        st.session_state[AHEAD] = _Ahead(task, context.session_id)
 
 
 def give_way(to: Task | None = None) -> None:
     """Stop the work that this window has begun ahead, unless it is this."""
-    before: Task | None = st.session_state.get(AHEAD)
-    if before is not None and (to is None or before.id != to.id):
+    ahead: _Ahead | None = st.session_state.get(AHEAD)
+    if ahead is not None and (to is None or ahead.task.id != to.id):
+        ahead.wanted = False  # its thread ends it, for which no click waits
         del st.session_state[AHEAD]
-        # Its process may take a second to end, for which no click waits.
-        threading.Thread(target=before.cancel, daemon=True).start()
 
 
 def offer(task: Followup, label: str, help: str) -> None:
@@ -184,7 +335,7 @@ def offer(task: Followup, label: str, help: str) -> None:
         st.error(plain(status.message), icon=":material/error:")
 
 
-@st.fragment(run_every=0.5)
+@st.fragment(run_every=POLL)
 def _progress(task: Task, label: str) -> None:
     status = task.status()
     if status.state not in UNDER_WAY:
@@ -204,13 +355,14 @@ def waiting(status: Status) -> str:
 
 
 def show_progress(status: Status, otherwise: str) -> None:
-    """Progress bar of the last stage of a task; `otherwise` where it has none yet."""
-    if status.stages:
-        stage = status.stages[-1]
-        share = min(1.0, stage.done / max(stage.total, 1))
-        st.progress(share, text=progress_text(stage, status.seconds_left))
-    else:
+    """Progress bar of a task over all its stages; `otherwise` where it has none yet."""
+    if not status.stages:
         st.progress(0.0, text=otherwise)
+        return
+    text = progress_text(status.stages[-1], None if status.times.plan else status.seconds_left)
+    if status.times.plan:
+        text = f"{_how_far(status)} ({text})"
+    st.progress(status.share, text=text)
 
 
 def offer_cancel(task: Task, help: str) -> None:

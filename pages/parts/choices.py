@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +19,8 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.text import sentence_case
+from mlem_core.base.progress import progress_sentence
+from mlem_core.base.text import duration
 from mlem_core.base.typing import Progress
 from mlem_core.extending import contributions
 
@@ -276,20 +277,10 @@ def plain(text: object) -> str:
     return _MARKDOWN.sub(r"\\\1", _OPTION.sub("", " ".join(str(text).split())))
 
 
-def duration(seconds: float) -> str:
-    """A time in words: 40 s, 3 min, 1.5 h."""
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
 def progress_text(progress: Progress, seconds_left: float | None) -> str:
     """Progress of a stage of a task, as Markdown."""
-    of = f" of {Path(progress.model).name}" if progress.model else ""
-    text = (
-        f"{sentence_case(progress.stage)}{of}: {progress.done:,} of "
-        f"{progress.total:,} {progress.unit}"
-    )
+    named = replace(progress, model=Path(progress.model).name if progress.model else None)
+    text = progress_sentence(named)
     if progress.done < progress.total and seconds_left is not None:
         text += f", about {duration(seconds_left)} left"
     return plain(text)

@@ -36,7 +36,7 @@ def offer_intervals(view: View, similarity: str = RSA) -> None:
         return
     chosen = replace(view.selection, similarity=similarity)
     background.offer(
-        view.work("all-error-bars", chosen.to_dict()),
+        view.work("intervals", chosen.to_dict()),
         "Compute confidence intervals and tests",
         f"Resamples {Units.from_stimuli(view.analysis.stimuli).over} and permutes the labels of "
         f"each feature {PERMUTATIONS} times, in the background: intervals and tests on all pages, "

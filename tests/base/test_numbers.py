@@ -2,7 +2,6 @@
 
 import json
 import threading
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -17,10 +16,10 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from mlem_core import AnalysisSpec, RidgeMLEM, explain, from_frame
 from mlem_core.base.labels import Names, shortened, width
 from mlem_core.base.numbers import nonnegative_quadratic, student_quantile
-from mlem_core.base.parallel import Bars, each, map_in_order
+from mlem_core.base.parallel import each, map_in_order
 from mlem_core.base.parameters import join_names, split_names
 from mlem_core.base.text import listed, many
-from mlem_core.base.typing import Progress, layer_name, parse_layer, parse_layers
+from mlem_core.base.typing import layer_name, parse_layer, parse_layers
 from mlem_core.estimators.registry import ESTIMATORS
 from mlem_core.pairs.distances import DISTANCES
 from mlem_core.pairs.similarities import SIMILARITIES
@@ -222,17 +221,3 @@ def test_fit_refuses_a_column_of_sentences():
         fitted.predict(table)
     same = RidgeMLEM().fit(from_frame(table, "words"), y, groups=np.arange(len(table)))
     np.testing.assert_allclose(same.coef_, fitted.coef_)
-
-
-def test_a_line_a_minute_where_there_is_no_terminal(monkeypatch, capsys):
-    seconds = iter([0.0, 30.0, 61.0, 100.0, 190.0])
-    clock = SimpleNamespace(monotonic=lambda: next(seconds))
-    monkeypatch.setattr("mlem_core.base.parallel.time", clock)
-    with Bars() as bars:
-        for done in (1, 2, 3, 4):
-            bars.show(Progress("pairs of stimuli", None, done, 38, "layers"))
-    lines = capsys.readouterr().err.splitlines()
-    assert lines == [
-        "After 1 min: pairs of stimuli, 2 of 38 layers.",
-        "After 3 min: pairs of stimuli, 4 of 38 layers.",
-    ]

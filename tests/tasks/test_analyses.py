@@ -204,7 +204,7 @@ def test_a_job_outlives_the_server_that_started_it(few, store):
 def test_an_unexpected_error_names_the_log(store, long):
     folder = made_up(store)
     (folder / "spec.json").write_text("[]")
-    command = [sys.executable, "-m", "mlem_core.tasks.analyses", str(folder)]
+    command = [sys.executable, "-m", "mlem_core.tasks.last_stage", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1
     assert "ValueError" in done.stderr  # in a real job this goes to the log
@@ -316,7 +316,7 @@ def test_intervals_of_two_layers_are_found_with_any_estimator(job, kept, tmp_pat
     # Those of all layers are found where they are looked for.
     asked = FITTED | {"features": ["tense"]}
     options = {**asked, "layers": [list(layer) for layer in analysis.layers]}
-    followups.work("all-error-bars", analysis, options, kept, tmp_path, lambda _: None)
+    followups.work("intervals", analysis, options, kept, tmp_path, lambda _: None)
     assert LAYER_INTERVALS.find(
         SelectionContext(analysis, analysis.select(**asked), kept)
     ).columns == ("tense",)

@@ -7,7 +7,7 @@ import argparse
 from mlem_core.analysis.context import SelectionContext
 from mlem_core.analysis.results import write_tables
 from mlem_core.analysis.run import run
-from mlem_core.base.parallel import Bars
+from mlem_core.base.progress import Bars
 from mlem_core.cli.inputs import checked_spec, leftover_tables, new_notices
 from mlem_core.cli.options import FOLDER, add_inputs, add_similarity
 from mlem_core.cli.streams import complain, tell

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from mlem_core.base.parallel import Bars
+from mlem_core.base.progress import Bars
 from mlem_core.cli.inputs import (
     analysis_of_two,
     new_notices,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mlem_core.analysis.run import run
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import Bars
+from mlem_core.base.progress import Bars
 from mlem_core.base.typing import parse_layer
 from mlem_core.cli.inputs import checked_spec, new_notices
 from mlem_core.cli.options import add_inputs

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from mlem_core.analysis.spec import parameters
-from mlem_core.base.parallel import Bars
+from mlem_core.base.progress import Bars
 from mlem_core.cli.inputs import (
     two_results,
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import Bars
+from mlem_core.base.progress import Bars
 from mlem_core.base.typing import Layer, parse_layer
 from mlem_core.cli.inputs import open_result
 from mlem_core.cli.streams import complain, tell, typed
