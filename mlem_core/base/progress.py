@@ -120,8 +120,10 @@ class StageTimes:
         _, of, stage, after = self._planned()
         if stage is None:
             return after
-        left = stage.seconds_left(now)
-        return after + (of * (1 - stage.share) if left is None else left)
+        left, planned = stage.seconds_left(now), of * (1 - stage.share)
+        # The first units may take far longer than others: by and by the rate counts for more.
+        known = 0.0 if left is None else min(1.0, 5 * stage.share)
+        return after + known * (left or 0.0) + (1 - known) * planned
 
 
 def progress_sentence(progress: Progress) -> str:

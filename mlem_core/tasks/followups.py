@@ -127,9 +127,6 @@ JOB_TYPES: dict[str, JobType] = {
     "error-bars": JobType(
         lambda context, options: PAIR_INTERVALS.get(context), title="intervals of two layers"
     ),
-    "importance-chance": JobType(
-        lambda context, options: IMPORTANCE_CHANCE.get(context), title="importances by chance"
-    ),
     "fits": JobType(
         lambda context, options: FITS.get(context), models=no_models, title="metric models"
     ),

@@ -67,16 +67,16 @@ def module_command(module: str, *arguments: str) -> tuple[list[str], dict[str, s
     return [sys.executable, "-P", "-m", module, *arguments], environment
 
 
-def lowest_priority() -> list[str]:
-    """The beginning of a command that yields the processors to every other one."""
+def low_priority() -> list[str]:
+    """The beginning of a command that comes after others."""
     nice = shutil.which("nice")
-    return [nice, "-n", "19"] if nice else []
+    return [nice, "-n", "5"] if nice else []
 
 
 def yield_processors() -> None:
     """Have Linux, where it shares processors out among sessions first, put this one last."""
     with contextlib.suppress(OSError):
-        Path("/proc/self/autogroup").write_text("19", encoding="ascii")
+        Path("/proc/self/autogroup").write_text("5", encoding="ascii")
 
 
 def start_process(

@@ -45,7 +45,7 @@ from mlem_core.tasks.processes import (
     hold,
     is_held,
     live_pid,
-    lowest_priority,
+    low_priority,
     module_command,
     signal_group,
     start_process,
@@ -61,7 +61,7 @@ Request = dict[str, Any]
 
 _WRITE_EVERY = 0.2  # seconds between two writes of progress.json
 _POLL = 0.1  # seconds between two looks at the queue
-_WATCH = 0.5  # seconds between two looks whether work ahead is still wanted
+_WATCH = 0.5  # seconds between two looks whether the server is there
 _GRACE = 1.0  # seconds from SIGTERM to SIGKILL
 _LANE = "lane.json"
 _ENDS = ("result", "failed.json", "cancelled")  # a task with one of these has ended
@@ -207,6 +207,11 @@ class Task:
         check_changes_allowed()
         Store(self.folder.parent.parent).check_writable()
         self.folder.mkdir(parents=True, exist_ok=True)
+        if lane == "turn":
+            for name in unfinished_tasks(self.folder.parent):
+                other = Task(name, self.folder.parent / name)
+                if other.lane == "ahead" and name != self.id:
+                    other.cancel("other work came first")
         with starting(self.folder):
             if self.result.is_dir():
                 return
@@ -231,7 +236,7 @@ class Task:
                     pid = os.getpid()
                     of_server = {"server": pid, "started": started(pid)}
                     write_json(self.folder / _LANE, {"lane": lane, **of_server})
-                    command = [*lowest_priority(), *command]
+                    command = [*low_priority(), *command]
                 start_process(command, self.folder, held, environment)
             finally:
                 os.close(held)
@@ -295,7 +300,7 @@ def execute(folder: Path, make: Callable[[Request, Path, Reporter], None]) -> in
     report, lane = Reporter(folder), Task(folder.name, folder).lane
     if lane != "turn":
         yield_processors()
-        threading.Thread(target=_watch, args=(folder,), daemon=True).start()
+        threading.Thread(target=_end_with_server, args=(folder,), daemon=True).start()
     try:
         request = read_json(folder / "spec.json", strict=True)
         while before := _count_earlier_tasks(folder):
@@ -335,26 +340,19 @@ def _count_earlier_tasks(folder: Path) -> int:
     """Number of tasks of the same lane that run or wait whose turn is before that of one."""
     order, is_late = unfinished_tasks(folder.parent), Task(folder.name, folder).lane != "turn"
     before = order[: order.index(folder.name)] if folder.name in order else []
-    return sum((_task_beside(folder, name).lane != "turn") == is_late for name in before)
+    lanes = [Task(name, folder.parent / name).lane for name in before]
+    return sum((lane != "turn") == is_late for lane in lanes)
 
 
-def _task_beside(folder: Path, name: str) -> Task:
-    return Task(name, folder.parent / name)
-
-
-def _watch(folder: Path) -> None:
-    """End this process, which works ahead, with its server, or when other work begins."""
+def _end_with_server(folder: Path) -> None:
+    """End this process, which works ahead, with the server that began it."""
     while True:
         time.sleep(_WATCH)
         lane = read_json(folder / _LANE)
         if lane.get("lane") != "ahead" or (folder / "result").exists():
             return
-        others = (_task_beside(folder, name).lane for name in unfinished_tasks(folder.parent))
-        why = "other work came first" if "turn" in others else ""
         if started(lane["server"]) != lane["started"]:
-            why = "its server has ended"
-        if why:
-            (folder / "cancelled").write_text(why, encoding="utf-8")
+            (folder / "cancelled").write_text("its server has ended", encoding="utf-8")
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(_GRACE)
             signal_group(os.getpid(), signal.SIGKILL)

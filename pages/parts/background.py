@@ -59,7 +59,7 @@ def start_analysis(spec: AnalysisSpec, *, intervals: bool = True) -> None:
     last_stage.begin_last_stage(job)  # where all but this was done before
     choices.open_job(job.id)
     give_way()
-    st.switch_page(SCREENS["home"].file)
+    st.switch_page(SCREENS["explore"].file)
 
 
 def show_runs() -> None:
@@ -120,25 +120,17 @@ def _draw_one(job: Job, status: Status) -> None:
             type="primary",
             icon=":material/visibility:",
             key=f"look {job.id}",
-<<<<<<< HEAD
             help="Opens it on Explore.",
-=======
-            help="Opens it.",
->>>>>>> e2e315ec (Make intervals and chance the last stage of a run, and show one bar over all its stages)
         ):
             choices.open_job(job.id)
-            st.switch_page(SCREENS["home"].file)
+            st.switch_page(SCREENS["explore"].file)
         if st.button(
             "Dismiss",
             type="tertiary",
             icon=":material/close:",
             key=f"dismiss {job.id}",
             on_click=partial(_dismiss, job),
-<<<<<<< HEAD
             help="Takes this line away; the analysis stays in the list of My analyses.",
-=======
-            help="Takes this line away; the analysis stays in the list of analyses.",
->>>>>>> e2e315ec (Make intervals and chance the last stage of a run, and show one bar over all its stages)
         ):
             st.rerun()
     if status.state == "cancelled":
@@ -151,15 +143,6 @@ def _draw_one(job: Job, status: Status) -> None:
             st.warning(plain(notice), icon=":material/info:")
 
 
-<<<<<<< HEAD
-def _open(job: Job) -> None:
-    choices.open_job(job.id)
-    _watched().pop(job.id, None)
-    st.switch_page(SCREENS["explore"].file)
-
-
-=======
->>>>>>> e2e315ec (Make intervals and chance the last stage of a run, and show one bar over all its stages)
 def _dismiss(job: Job) -> None:
     _watched().pop(job.id, None)
     if choices.get_one("analysis") == job.id and job.status().state != "done":
@@ -201,16 +184,25 @@ def show_tasks() -> None:
     It looks every three seconds while something runs, or is to be computed ahead, and draws the
     page anew when a task has begun or ended.
     """
-    lines, ahead = task_lines(), st.session_state.get(AHEAD)
-    if lines or (ahead is not None and ahead.thread.is_alive()):
+    lines = _other_lines()
+    if lines or _is_ahead():
         st.fragment(_draw_tasks, run_every=POLL)([line.id for line in lines])
 
 
+def _other_lines() -> list[TaskLine]:
+    """The background tasks but the runs that have a bar (`show_runs`)."""
+    return [line for line in task_lines() if line.id not in _watched()]
+
+
+def _is_ahead() -> bool:
+    """Whether something is, or will be, computed ahead for this window."""
+    ahead = st.session_state.get(AHEAD)
+    return ahead is not None and ahead.thread.is_alive()
+
+
 def _draw_tasks(before: list[str]) -> None:
-    lines, ahead = task_lines(), st.session_state.get(AHEAD)
-    if [line.id for line in lines] != before or not (
-        lines or (ahead is not None and ahead.thread.is_alive())
-    ):
+    lines = _other_lines()
+    if [line.id for line in lines] != before or not (lines or _is_ahead()):
         st.rerun()
     if not lines:
         return

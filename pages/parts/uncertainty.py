@@ -46,18 +46,17 @@ def offer_intervals(view: View, similarity: str = RSA) -> None:
 
 
 def offer_chance(view: View) -> None:
-    """A button that computes what importances are by chance, where that is not known yet."""
-    chosen, n = view.selection, PERMUTATIONS
+    """The button that compares importances with chance, where that alone is missing."""
+    chosen, shown = view.selection, view.shown()
     if chosen.interactions or estimator_named(chosen.estimator).slow:
         return
-    if view.shown().importance_chance is not None:
+    if shown.find_contribution_null(RSA) is None or shown.importance_chance is not None:
         return
     background.offer(
-        view.work("importance-chance", chosen.to_dict()),
+        view.work("intervals", chosen.to_dict()),
         "Compare with chance",
-        f"Permutes the labels of each feature {n} times among the units that it is constant on, "
-        f"and fits all {len(view.layers)} layers anew, in the background: some "
-        "minutes.",
+        f"Permutes the labels of each feature {PERMUTATIONS} times and fits all "
+        f"{len(view.layers)} layers anew, in the background: some minutes.",
     )
 
 

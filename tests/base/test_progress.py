@@ -31,6 +31,8 @@ def test_share_and_time_left_are_of_the_whole():
     # A quarter took 4 s, so that three take 12; two models and two stages follow.
     assert first.seconds_left(4) == pytest.approx(12 + 90)
     assert first.seconds_left(6) == pytest.approx(10 + 90)
+    slow = reported((0, "pairs", None, 0, 100), (90, "pairs", None, 1, 100))
+    assert slow.seconds_left(90) == pytest.approx(40 + 0.05 * 8910 + 0.95 * 19.8)
     # The second model was in the store and has reported nothing.
     later = reported((0, "representations", "one", 0, 4), (9, "pairs", None, 0, 8))
     assert later.share == pytest.approx(0.4) and later.seconds_left(9) == pytest.approx(60)
