@@ -38,7 +38,7 @@ EXTENSIONS = {
     "web_page": 400,
 }
 EXTENSION = 1_000  # of one that is not in the table
-WHOLE = {"kernel": 26_300, "shell": 15_000, "program": 53_400, "tests": 24_800}
+WHOLE = {"kernel": 26_500, "shell": 15_400, "program": 54_100, "tests": 25_200}
 
 
 def lines(path):
