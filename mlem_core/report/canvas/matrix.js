@@ -124,7 +124,7 @@ export function matrix(state, root, tip) {
     Object.assign(pen, { textAlign: "center", textBaseline: "middle", font: `12px ${colors.font}` });
     pen.fillStyle = (value > 0.55) !== colors.dark ? "#fff" : "#1b2430";
     if (colors.dark && value <= 0.55) pen.fillStyle = "#e6eaf0";
-    for (const [row, column] of new Set([[i, j], [j, i]])) {
+    for (const [row, column] of i === j ? [[i, j]] : [[i, j], [j, i]]) {
       pen.fillText(fraction(value), left + (at[column] + 0.5) * pitch, top + (at[row] + 0.5) * pitch);
     }
   }
