@@ -1,0 +1,151 @@
+"""`python -m benchmarks.stories`: what one does in a browser, with clicks, seconds and server time.
+
+A server of its own with an empty store, Chromium, and two idle cores. Seconds are from the click to
+what is painted; processor time is that of the server's process meanwhile. With `--analysis` and
+`--store` the redraws are of an analysis in that store (as `benchmarks.view` makes one).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+from playwright.sync_api import Page, sync_playwright
+
+from mlem_core.base.parallel import cores
+
+ROOT = Path(__file__).resolve().parents[1]
+SIZE = {"width": 1440, "height": 900}
+START, TICK = 180_000, os.sysconf("SC_CLK_TCK")
+VIEWS = ("Layer map", "Importance profiles", "Importance scatter", "Similarity heatmap")
+
+
+@contextlib.contextmanager
+def served(store: Path) -> Iterator[tuple[str, int]]:
+    """Address and process of a server with this store."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, str(ROOT / "scripts" / "serve.py"), "--server.port", str(port)]
+    environment = {**os.environ, "MLEM_CACHE": str(store), "HF_HUB_OFFLINE": "1"}
+    server = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
+    url = f"http://localhost:{port}"
+    try:
+        while True:
+            with contextlib.suppress(OSError):
+                urllib.request.urlopen(f"{url}/_stcore/health", timeout=1)
+                break
+            time.sleep(0.1)
+        yield url, server.pid
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+def processor_seconds(pid: int) -> float:
+    """Processor time of a process so far, in seconds (Linux)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+def settled(page: Page) -> None:
+    """Wait until the finding is of the pair that is chosen and no script runs."""
+    page.locator(".canvas.finding h1:not(.stale)").wait_for(timeout=START)
+    page.wait_for_function(
+        "() => document.querySelector('[data-test-script-state=\"notRunning\"]') !== null",
+        timeout=START,
+    )
+
+
+class Stories:
+    """The table of what was measured, a row a story."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        print("| story | clicks | seconds | server, processor time |\n| --- | --- | --- | --- |")
+
+    @contextlib.contextmanager
+    def told(self, story: str, clicks: int) -> Iterator[None]:
+        """Measures what happens inside."""
+        wall, spent = time.monotonic(), processor_seconds(self.pid)
+        yield
+        wall, spent = time.monotonic() - wall, processor_seconds(self.pid) - spent
+        print(f"| {story} | {clicks} | {wall:.1f} | {spent:.1f} s |", flush=True)
+
+
+def first_visit(page: Page, url: str, stories: Stories) -> None:
+    """The example: its sentence, the four views, a pair, and a figure for a paper."""
+    with stories.told("first visit of a fresh server: the finding of the example", 0):
+        page.goto(url)
+        settled(page)
+    words = page.evaluate(
+        "() => [...document.querySelectorAll('.stApp, .stApp *')].map(e => e.shadowRoot)"
+        ".filter(Boolean).map(root => root.querySelector('.canvas')?.innerText ?? '')"
+        ".concat(document.querySelector('.stApp').innerText).join(' ').split(/\\s+/).length"
+    )
+    with stories.told("another window on it", 0):
+        page.goto("about:blank")
+        page.goto(url)
+        settled(page)
+    for view in VIEWS:
+        with stories.told(f"view: {view}", 1):
+            page.get_by_role("tab", name=view).click()
+            page.locator(".canvas.views .view:not([hidden])").wait_for()
+    with stories.told("another pair, by a cell", 1):
+        matrix = page.locator("canvas.matrix")
+        matrix.press("ArrowUp")
+        matrix.press("Enter")
+        page.wait_for_url("**/?*b=*", wait_until="commit")
+        settled(page)
+    with stories.told("a figure for a paper (PDF)", 2):
+        page.get_by_role("button", name="This figure").first.click()
+        with page.expect_download(timeout=START) as download:
+            page.get_by_role("button", name="Download PDF").click(timeout=START)
+        download.value.path()
+    page.keyboard.press("Escape")
+    print(f"\nText of the first page, with all labels: {words} words.\n")
+
+
+def main() -> None:
+    """Measures the stories of a first visit, and redraws."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.stories", description=__doc__)
+    parser.add_argument("--store", type=Path, help="a store with an analysis of one's own")
+    parser.add_argument("--analysis", default="example", help="its id")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        binary = os.environ.get("BROWSER_PATH") or "/usr/bin/chromium"
+        browser = playwright.chromium.launch(executable_path=binary, args=["--no-sandbox"])
+        with served(options.store or Path(folder)) as (url, pid):
+            page = browser.new_page(viewport=SIZE)
+            page.set_default_timeout(START)
+            stories = Stories(pid)
+            if options.analysis == "example":
+                first_visit(page, url, stories)
+            with stories.told("an analysis is opened", 0):
+                page.goto(f"{url}/?analysis={options.analysis}")
+                settled(page)
+            for choice, what in (("features", "a feature"), ("models", "a model")):
+                page.locator(".st-key-strip").get_by_role("button", name=choice).click()
+                pills = page.locator("[data-testid=stPopoverBody] [data-testid=stButtonGroup]")
+                last = pills.get_by_role("button").last
+                last.wait_for()
+                with stories.told(f"{what} switched off", 2):
+                    last.click()
+                    page.wait_for_timeout(200)
+                    settled(page)
+                page.keyboard.press("Escape")
+        browser.close()
+    print(f"\nOn {cores()} cores.")
+
+
+if __name__ == "__main__":
+    main()
