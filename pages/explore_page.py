@@ -28,9 +28,9 @@ def _two_layers(view: View) -> None:
     with st.container(key="explore"):
         left, right = st.columns((6, 7), gap="large")
     with right:
-        canvas.show("finding")
+        canvas.show("finding", view.job_id)
         frame.attempt(partial(show_drawers, view))
-        canvas.show("maps")
+        canvas.show("maps", view.job_id)
     with left:
         frame.attempt(partial(canvas.show_views, view))
         show_view_details(view)

@@ -11,7 +11,6 @@ import streamlit as st
 
 from mlem_core import extending
 from mlem_core.base.text import fraction
-from mlem_core.figures.canvas import thumbnail
 from mlem_core.tasks import analyses, deletion, notes
 from mlem_core.tasks.access import view_only
 from mlem_core.tasks.analyses import Job
@@ -22,7 +21,7 @@ from pages.parts.choices import plain
 from pages.parts.screens import SCREENS
 
 MOST_LISTED = 6
-WIDTHS = (0.6, 2.4, 1.3, 2.4, 0.9, 0.8, 1.1, 1.1)  # of the columns
+WIDTHS = (3, 1.3, 2.4, 0.9, 0.8, 1.1, 1.1)  # of the columns
 LARGEST = "The largest RSA of two layers of different models, or groups of models."
 
 
@@ -37,7 +36,7 @@ def show_my_analyses() -> None:
     over = [job for job in jobs if job.status().state in ("cancelled", "failed")]
     visible = [job for job in jobs if job not in over]
     with st.container(key="analyses head"):
-        heads = "", "Name", "Run", "Models", "Stimuli", "RSA"
+        heads = "Name", "Run", "Models", "Stimuli", "RSA"
         for place, title in zip(_columns(), heads, strict=False):
             place.caption(title, help=LARGEST if title == "RSA" else None)
 
@@ -71,7 +70,7 @@ def _line(job: Job, names: dict[str, str]) -> None:
     there = requested if contents is None else list(contents.models)
     left_out = [name for name in requested if name not in there]
     with st.container(key=f"line of {job.id}"):
-        picture, name, when, models, stimuli, number, open_, more = _columns()
+        name, when, models, stimuli, number, open_, more = _columns()
         name.markdown(f"**{plain(names.get(job.id, job.id))}**")
         if note:
             lines = "  \n".join(plain(line) for line in note.splitlines())
@@ -81,7 +80,6 @@ def _line(job: Job, names: dict[str, str]) -> None:
         if left_out:
             models.caption(plain(f"Left out: {stored.names().models_title(left_out)}."))
         if contents is not None:
-            picture.image(thumbnail(contents.rsa), width=40)
             stimuli.markdown(f"{contents.n_stimuli:,}")
             number.markdown("" if np.isnan(contents.similarity) else fraction(contents.similarity))
         if state != "done":

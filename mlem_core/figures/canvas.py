@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from mlem_core.analysis.flags import layer_reasons, reasons, variance_flags
 from mlem_core.analysis.layer_sources import missing_representations
@@ -137,13 +136,6 @@ def _models(context: FigureContext) -> dict[str, dict[str, str]]:
                 "member": variant.removeprefix("seed "),
             }
     return {model: content[model] for model in models}
-
-
-def thumbnail(rsa: FloatArray) -> NDArray[np.uint8]:
-    """Matrix of similarities as a small picture (n_pixels, n_pixels, 3)."""
-    cell = np.ones((-(-96 // len(rsa)),) * 2)  # whole pixels, so that cells are not blurred
-    share = np.kron(np.clip(np.nan_to_num(rsa), 0, 1), cell)[:, :, None]
-    return ((1 - share) * (243, 245, 248) + share * (8, 64, 111)).astype(np.uint8)
 
 
 def checks(context: FigureContext) -> list[Check]:

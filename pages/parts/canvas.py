@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import streamlit as st
@@ -24,8 +26,8 @@ from pages.parts.view import View, chosen_similarity, select_pair
 
 _ENTRY = """
 export default function ({ data, parentElement, setTriggerValue }) {
-  const content = data?.length ? JSON.parse(new TextDecoder().decode(data)) : null;
-  mount(parentElement.querySelector(".holder"), "PART", content, content && setTriggerValue);
+  const content = JSON.parse(new TextDecoder().decode(data));
+  mount(parentElement.querySelector(".holder"), "PART", content, content.layers && setTriggerValue);
 }
 """
 _HOLDER = '<div class="holder" style="container-type: inline-size"></div>'
@@ -36,17 +38,19 @@ VIEWS = {
     "profiles": "profiles",
     "scatter": "compare",
 }
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 OFTEN = 1.0  # seconds between two looks at how far it is
 
 
-def show(part: str, content: bytes = b"", **events: Any) -> None:
-    """A part of the canvas: "strip", "views", "finding" or "maps"."""
+def show(part: str, job_id: str, content: Mapping[str, Any] = NOTHING, **events: Any) -> None:
+    """A part of the canvas of an analysis: "strip", "views", "finding" or "maps"."""
     if part == "maps" and canvas_maps() is None:
         return
     code = script() + _ENTRY.replace("PART", part)
     component = st.components.v2.component(f"canvas_{part}", html=_HOLDER, css=style(), js=code)
     # As bytes: Streamlit would write the same text twice.
-    component(data=content, key=f"canvas {part}", **events)
+    data = json.dumps({**content, "of": job_id}).encode()
+    component(data=data, key=f"canvas {part}", **events)
 
 
 def chosen_view() -> str:
@@ -77,7 +81,8 @@ def show_views(view: View) -> None:
 
     show(
         "views",
-        json.dumps(content).encode(),
+        view.job_id,
+        content,
         on_pair_change=lambda: select_pair(view, *event("pair")),
         on_view_change=lambda: choices.put("view", [event("view")]),
         on_details_change=open_details,

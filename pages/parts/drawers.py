@@ -23,7 +23,7 @@ from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.stimuli.levels import STIMULUS
 from pages.parts import choices, exporting, frame, screens, stored, uncertainty
 from pages.parts.choices import inform, plain
-from pages.parts.view import View, choose_similarity, chosen_similarity, lacks
+from pages.parts.view import View, chosen_similarity, compared_layers, lacks
 
 MOST = "add most"
 
@@ -197,8 +197,8 @@ def _tests(view: View) -> None:
 
 
 def _how(view: View) -> None:
-    """Method and numbers behind the finding, and the similarity that it is about."""
-    similarity = choose_similarity(view).similarity
+    """Method and numbers behind the finding."""
+    similarity = compared_layers(view).similarity
     if similarity.no_terms:
         inform(similarity.no_terms)
     shown = view.shown(similarity=chosen_similarity())

@@ -74,7 +74,7 @@ def _open_view(url_path: str) -> View | None:
     with st.container(horizontal=True, vertical_alignment="center", key="strip"):
         if url_path == "explore":
             with st.container(width="stretch"):
-                canvas.show("strip")
+                canvas.show("strip", job_id)
         selection = _choose_selection(analysis)
     if not selection.features or not selection.layers:
         what = "feature" if not selection.features else "model and one layer"

@@ -73,7 +73,7 @@ def _similarities(view: View) -> None:
 
 def _terms(view: View) -> None:
     """Contributions to the similarity of every two models."""
-    similarity = choose_similarity(view).similarity
+    similarity = compared_layers(view).similarity
     if similarity.no_terms:
         inform(f"{similarity.no_terms} What follows is RSA.")
         similarity = SIMILARITIES[RSA]

@@ -19,7 +19,7 @@ export function sharedState() {
 }
 
 // Draw a part: "strip" (A and B), "views" (all layers), "finding" (the two), "maps" (their stimuli).
-// Data (of `canvas_data`) goes to all parts. tell(EVENT, VALUE) says what was chosen: "pair"
+// Data (of `canvas_data`, and "of", the analysis) goes to all parts; each says of which it is. tell(EVENT, VALUE) says what was chosen: "pair"
 // (["model:3", "other:5"]), "view", "details" (of a term, "checks" or "rest"), "figure".
 export function mount(element, part, data, tell) {
   const state = sharedState();
@@ -30,13 +30,15 @@ export function mount(element, part, data, tell) {
     build(state, root, part);
   }
   if (tell) state.tell = tell;
-  if (data) receive(state, data);
+  if (data?.layers) receive(state, data);
+  // Until data of this analysis is there, what is known of another one is not shown.
+  state.set("of", data?.of);
 }
 
 function build(state, root, part) {
   const tip = tooltip(root), redraw = [];
   root.classList.add("empty");
-  state.listen(root, () => root.classList.remove("empty"));
+  state.listen(root, () => root.classList.toggle("empty", state.data?.of !== state.of));
   if (part === "strip") strip(state, root);
   if (part === "views") redraw.push(views(state, root, tip));
   if (part === "finding") {

@@ -3,6 +3,7 @@
 export function newState() {
   let listeners = [];
   return {
+    of: undefined, // the analysis that the page is about
     data: null, // as `mlem_core.figures.canvas.canvas_data` makes it
     pair: [0, 0], // places of A and B, at once after a click
     side: 1, // which of the two a click on one layer moves
@@ -22,6 +23,7 @@ export function newState() {
     // What changes: a name of the above.
     set(what, value) {
       this[what] = value;
+      if (!this.data) return;
       for (const [root, listener] of listeners) if (root.isConnected) listener(what);
     },
   };
