@@ -36,7 +36,7 @@ from mlem_core.inference.intervals import (
     similarity_table,
 )
 from mlem_core.inference.resample import HARDLY, WEAKLY
-from mlem_core.measures.decomposition import UNEXPLAINED, is_identity
+from mlem_core.measures.decomposition import IDENTITY, UNEXPLAINED, is_identity
 from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
 
 # Terms below this share of the largest are summed up in the sentence.
@@ -244,7 +244,9 @@ def _shares(why: Explanation) -> str:
     count = f"{number_word(len(others))} {'other ' * len(top)}feature{'s' * (len(others) != 1)}"
     parts = [(call(row["term"]), row["value"]) for _, row in top.iterrows()]
     parts.append((count, others["value"].sum()))
-    parts += zip(why.identities["term"], why.identities["value"], strict=True)
+    if len(why.identities):
+        units = [term.removesuffix(IDENTITY) for term in why.identities["term"]]
+        parts.append((listed(units) + IDENTITY, why.identities["value"].sum()))
     parts += [(call(row["term"]), row["value"]) for _, row in lowering.iterrows()]
     terms = [part / value for _, part in parts] + [float(why.unexplained["value"]) / value]
     *shares, rest = whole_percents(terms)

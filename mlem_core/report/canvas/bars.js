@@ -3,15 +3,29 @@
 import { fraction, make } from "./dom.js";
 import { answered } from "./state.js";
 
+const MOST = 5, SMALL = 0.02, MORE = "more";
+
 export function bars(state, root, tip) {
+  let every = false;
   const rows = make("div", { class: "rows", role: "group", "aria-label": "Contributions" });
   const axis = make("div", { class: "axis", "aria-hidden": true });
   root.append(rows, axis);
 
+  // The terms, small ones of many features together, until one asks for all.
+  function grouped() {
+    const { terms } = state.data, own = terms.filter(term => ["feature", "open"].includes(term.kind));
+    const few = own.filter((term, at) => at < MOST || Math.abs(term.value) >= SMALL);
+    const small = own.filter(term => !few.includes(term));
+    if (every || small.length < 2) return terms;
+    const value = small.reduce((sum, term) => sum + term.value, 0);
+    const more = { name: MORE, label: `${small.length} more`, value, lower: null, upper: null, kind: small[0].kind, chance: true };
+    return [...few, more, ...terms.filter(term => !own.includes(term))];
+  }
+
   // Terms with the ends of their bars, and of their intervals.
   function laid() {
     let end = 0;
-    return state.data.terms.map(term => {
+    return grouped().map(term => {
       const start = end;
       end += term.value;
       const sure = term.lower !== null;
@@ -71,6 +85,7 @@ export function bars(state, root, tip) {
   }
 
   function said(one) {
+    if (one.name === MORE) return `${one.label} features: a click shows each`;
     if (one.kind === "open") return `${one.label}: not compared with chance yet`;
     const sure = one.lower === null ? "" : `, 95 % CI ${fraction(one.lower)} to ${fraction(one.upper)}`;
     return `${one.label}: contribution ${fraction(one.value, 3)}${sure}`
@@ -89,6 +104,11 @@ export function bars(state, root, tip) {
   }
 
   function choose(one) {
+    if (one.name === MORE) {
+      every = true;
+      redraw();
+      return;
+    }
     if (state.data.features?.[one.name]) state.set("feature", one.name);
     else state.tell("details", one.name);
   }
