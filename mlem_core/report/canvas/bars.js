@@ -1,6 +1,6 @@
 // The contributions as a running sum: a bar a term, with its interval; it colours the maps.
 
-import { fraction, make } from "./dom.js";
+import { fraction, make, save } from "./dom.js";
 import { answered } from "./state.js";
 
 const MOST = 5, SMALL = 0.02, MORE = "more";
@@ -9,7 +9,7 @@ export function bars(state, root, tip) {
   let every = false;
   const rows = make("div", { class: "rows", role: "group", "aria-label": "Contributions" });
   const axis = make("div", { class: "axis", "aria-hidden": true });
-  root.append(rows, axis);
+  root.append(rows, axis, make("div", { class: "foot" }, save(state, "why")));
 
   // The terms, small ones of many features together, until one asks for all.
   function grouped() {

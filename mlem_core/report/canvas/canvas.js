@@ -38,7 +38,10 @@ export function mount(element, part, data, tell) {
 function build(state, root, part) {
   const tip = tooltip(root), redraw = [];
   root.classList.add("empty");
-  state.listen(root, () => root.classList.toggle("empty", state.data?.of !== state.of));
+  state.listen(root, () => {
+    root.classList.toggle("empty", state.data?.of !== state.of);
+    root.classList.toggle("alone", Boolean(state.data.alone));
+  });
   if (part === "strip") strip(state, root);
   if (part === "views") redraw.push(views(state, root, tip));
   if (part === "finding") {

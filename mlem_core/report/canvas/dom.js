@@ -11,6 +11,13 @@ export function make(tag, attributes = {}, ...children) {
   return element;
 }
 
+// The link to the file of a figure, by default that of the view that is shown; none in a page of its own.
+export function save(state, figure) {
+  return make("button", {
+    type: "button", class: "link save", text: "⤓ This figure", onclick: () => state.tell("figure", figure ?? state.view),
+  });
+}
+
 // An element of a drawing by vectors.
 export function vector(tag, attributes = {}, ...children) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);

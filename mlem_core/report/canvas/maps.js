@@ -1,6 +1,6 @@
 // The two maps of the stimuli, linked and coloured by a feature: of A and of B.
 
-import { between, make, sentence, surface, theme } from "./dom.js";
+import { between, make, save, sentence, surface, theme } from "./dom.js";
 import { colouring } from "./state.js";
 
 const DOT = 3, NEAR = 14, MISSING = "#9aa2ad", OWN = 7;
@@ -41,7 +41,8 @@ export function map(state, root, side, tip) {
 
   function title() {
     const layer = state.data.layers[place()];
-    name.replaceChildren(make("span", { class: side ? "letter b" : "letter a", text: "AB"[side] }), ` ${layer.title}`);
+    name.replaceChildren(make("span", { class: side ? "letter b" : "letter a", text: "AB"[side] }), ` ${layer.title} `,
+      save(state, `stimulus_map_${"ab"[side]}`));
     canvas.setAttribute("aria-label", `Map of ${state.data.called} in `
       + `${layer.title}: close points are represented similarly. Arrow keys go from one to the next.`);
   }

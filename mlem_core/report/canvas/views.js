@@ -1,6 +1,6 @@
 // The four views of all layers, one at a time; below them the pairs of layers that surprise.
 
-import { make } from "./dom.js";
+import { make, save } from "./dom.js";
 import { layerMap } from "./layermap.js";
 import { matrix } from "./matrix.js";
 import { profiles } from "./profiles.js";
@@ -26,10 +26,7 @@ export function views(state, root, tip) {
     redraw[name] = VIEWS[name][1](state, places[name], tip);
   }
   const surprises = make("p", { class: "surprises" });
-  const save = make("button", {
-    type: "button", class: "link", text: "⤓ This figure", onclick: () => state.tell("figure", state.view),
-  });
-  root.append(make("div", { class: "foot" }, surprises, save));
+  root.append(make("div", { class: "foot" }, surprises, save(state)));
 
   function choose(name) {
     state.set("view", name);
@@ -54,7 +51,6 @@ export function views(state, root, tip) {
   }
 
   function link() {
-    save.hidden = Boolean(state.data.alone);
     const { layers } = state.data;
     const links = state.data.surprises.flatMap(({ pair, why }, at) => [at ? " · " : "", make("button", {
       type: "button", class: "link", title: why,
