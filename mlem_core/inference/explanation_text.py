@@ -106,12 +106,12 @@ class Explanation:
         """The similarity of the two layers."""
         return float(self.whole["value"].iloc[0])
 
-    @property
+    @cached_property
     def features(self) -> pd.DataFrame:
         """The terms of the features."""
         return self.terms[~is_identity(self.terms) & (self.terms["term"] != UNEXPLAINED)]
 
-    @property
+    @cached_property
     def identities(self) -> pd.DataFrame:
         """The terms that permuted labels of units have, such as words, where they are known."""
         return self.terms[is_identity(self.terms)]
@@ -127,7 +127,7 @@ class Explanation:
         a, b = map(self.names.layer_title, self.layers)
         return a, b
 
-    @property
+    @cached_property
     def sure(self) -> pd.DataFrame | None:
         """The features that contribute more than chance, the largest first; None: not known yet.
 
@@ -143,12 +143,12 @@ class Explanation:
             is_sure &= terms["lower"] > 0
         return terms[is_sure].sort_values("value", ascending=False, kind="stable")
 
-    @property
+    @cached_property
     def random_reach(self) -> float:
         """What a random number of each unit contributes, of any unit at most; 0 where unknown."""
         return float(self.controls["random_number"].max()) if self.most_random_unit else 0.0
 
-    @property
+    @cached_property
     def most_random_unit(self) -> str:
         """The unit whose random numbers contribute most; "" where that is not known."""
         if not len(self.controls) or self.controls["random_number"].isna().all():
