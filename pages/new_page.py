@@ -146,9 +146,15 @@ def _bar(now: Draft, wrong: dict[str, str], cost: Cost | None, spec: AnalysisSpe
                 help="Runs in the background; you may leave this page. What an earlier run left in "
                 "the store is used again.",
             )
+            intervals = st.checkbox(
+                "Intervals and chance",
+                value=True,
+                help="Computes confidence intervals and compares with chance once the result is "
+                "there, which opens before.",
+            )
             st.markdown(_what_runs(now, wrong, cost), width="stretch")
     if run and spec is not None:
-        frame.attempt(partial(background.start_analysis, spec))
+        frame.attempt(partial(background.start_analysis, spec, intervals=intervals))
 
 
 def _what_runs(now: Draft, wrong: dict[str, str], cost: Cost | None) -> str:

@@ -63,7 +63,8 @@ def show_views(view: View) -> None:
     """All layers in the view that is chosen, and what the canvas waits for."""
     shown = view.shown(similarity=chosen_similarity())
     work = _pending_work(view, shown)
-    progress = _progress(work)
+    of_run = background.interval_progress(view.job_id).removeprefix("intervals:")
+    progress = of_run or _progress(work)
     content = {**canvas_data(shown, progress), "view": chosen_view()}
 
     def event(name: str) -> Any:
