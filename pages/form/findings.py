@@ -54,6 +54,7 @@ def sentence(findings: Sequence[StimulusFinding]) -> str:
         rows = ", ".join(f"{row:,}" for row in first.rows[:MOST_ROWS])
         where = f" (row{'s' * (len(first.rows) > 1)} {rows}{more})" * bool(rows)
         text = first.sentence.removesuffix(".")
+        text = text.replace("_", " ") if first.kind == "levels" else text
         for name in first.features:
             text = text.replace(repr(name), repr(name.replace("_", " ")))
         return f"{text}{where}."
@@ -62,6 +63,7 @@ def sentence(findings: Sequence[StimulusFinding]) -> str:
         detail = finding.detail
         if first.kind == "determined":
             names, detail = names[:1], f"from {listed(names[1:])}"
+        names = [" with ".join(names)] if first.kind in ("correlated", "copies") else names
         named.append(listed(names, most=5) + f" ({detail})" * bool(detail))
         n += len(names) if first.kind == "missing" else 1
     what, meaning = _PATTERNS[first.kind].split("|")

@@ -32,6 +32,7 @@ SIGNS = {"problem": ("red", "error"), "caution": ("orange", "warning"), "note": 
 # What the checks depend on.
 _CHECKED = ("missing", "interactions", "folds", "folds_over", "seed", "values")
 ROLE_NAMES = {
+    "word": "word",
     "word_index": "position of the word",
     "ordered": "numeric feature",
     "nominal": "categorical feature",
