@@ -28,7 +28,7 @@ def long_lived(app, browser):
 
 @pytest.fixture
 def page(app, long_lived):
-    """The long-lived window, whatever was done in it before: Home, with nothing chosen."""
+    """The long-lived window, whatever was done in it before: the example, with nothing chosen."""
     at_rest(long_lived, app)
     yield long_lived
     sound(long_lived, app)

@@ -8,7 +8,10 @@ from helpers.browser import fresh_page, go, run, served, settled, sound
 from helpers.permissions import heed_permissions
 from playwright.sync_api import expect
 
-SCREENS = ("Why", "Importance profiles", "Layer map", "Confidence", "Because", "Report")
+from pages.parts.canvas import VIEWS
+
+SHOWN = [f"?view={name}" for name in VIEWS]
+SHOWN += [f"?detail={name}" for name in ("checks", "erase", "rest", "how")] + ["systems", "report"]
 CHANGES = re.compile(
     r"^(Run|Rename|Delete|Duplicate|Cancel|Undo|Erase it|Add .*|Make .*|Find .*|Up|Down|Remove)$"
 )
@@ -25,9 +28,9 @@ def test_a_server_that_only_shows_offers_nothing_that_changes(tmp_path, browser)
     with served(tmp_path, options=("--host", "0.0.0.0", "--view-only")) as app:
         assert listens(app) == {"0.0.0.0"}
         page = fresh_page(browser)
-        page.goto(f"{app.url}/?analysis=example")
-        for screen in SCREENS:
-            go(page, screen)
+        for address in SHOWN:
+            page.goto(f"{app.url}/{address}{'&' if '?' in address else '?'}analysis=example")
+            settled(page)
             sound(page, app)
             expect(page.get_by_role("button", name=CHANGES)).to_have_count(0)
         expect(page.get_by_role("link", name="New analysis", exact=True)).to_have_count(0)
@@ -42,8 +45,7 @@ def test_a_server_that_only_shows_offers_nothing_that_changes(tmp_path, browser)
         expect(page.locator('[class*="st-key-more-"]')).to_have_count(0)
         expect(page.get_by_role("button", name=CHANGES)).to_have_count(0)
         # It is read and exported.
-        page.goto(f"{app.url}/profiles?analysis=example")
-        page.get_by_text("Export").first.click()
+        page.get_by_role("button", name="⤓ This figure").click()
         with page.expect_download() as download:
             page.get_by_role("button", name=re.compile("^Download ")).last.click()
         assert download.value.path().stat().st_size > 1000
@@ -60,7 +62,7 @@ def test_a_server_that_may_write_nothing_shows_all_and_keeps_nothing(tmp_path, b
     with served(tmp_path, before=heed_permissions, HOME=str(tmp_path / "home")) as shut:
         assert listens(shut) == {"127.0.0.1"}
         page.goto(f"{shut.url}/?analysis=example")
-        for screen in ("Why", "Layer map", "Confidence", "Report", "New analysis"):
+        for screen in ("Explore", "Systems", "Report", "New analysis"):
             go(page, screen)
             sound(page, shut)
         refused = page.get_by_test_id("stMain").get_by_text(re.compile("cannot be written")).first

@@ -24,7 +24,10 @@ TAG = "<b>bold</b>"
 SCRIPT = "<img src=x onerror='window.hacked = 1'>"
 
 # What has the focus, by its names.
-FOCUSED = """() => { const at = document.activeElement; return [
+FOCUSED = """() => {
+  let at = document.activeElement;
+  while (at.shadowRoot?.activeElement) at = at.shadowRoot.activeElement;
+  return [
   at.getAttribute('aria-label'), at.innerText, at.value, at.getAttribute('role'),
   at.closest('label') && at.closest('label').innerText ].filter(Boolean).join(' | ') }"""
 
@@ -113,19 +116,11 @@ def run(page: Page) -> None:
 
 
 def at_rest(page: Page, app: App) -> None:
-    """Bring a window to Why with nothing chosen: by the app's own links, if it shows the app."""
-    page.keyboard.press("Escape")
+    """Bring a window to the example on Explore, with nothing chosen."""
     page.emulate_media(color_scheme="light")
     page.set_viewport_size(SIZE)
-    if not page.url.startswith(app.url):
-        page.goto(app.url)
+    page.goto(f"{app.url}/?analysis=example")
     settled(page)
-    go(page, "Importance profiles")
-    undo = page.get_by_role("button", name="Reset", exact=True)
-    if undo.count() and undo.is_enabled():
-        undo.click()
-        settled(page)
-    go(page, "Why")
 
 
 def sound(page: Page, app: App) -> None:
@@ -147,11 +142,24 @@ def go(page: Page, screen: str) -> None:
     settled(page)
 
 
-def canvas(page: Page) -> Locator:
-    """The canvas, once it shows the two layers that are chosen."""
-    shown = page.locator(".canvas")
-    shown.locator("h1:not(.stale)").wait_for()
-    return shown
+def canvas(page: Page, part: str = "finding") -> Locator:
+    """A part of the canvas, once all show the two layers that are chosen."""
+    page.locator(".canvas.finding h1:not(.stale)").wait_for()
+    return page.locator(f".canvas.{part}")
+
+
+def see(page: Page, view: str) -> Locator:
+    """A view of all layers, by a click on its name: "Layer map"."""
+    page.get_by_role("tab", name=view, exact=True).click()
+    return page.get_by_role("tabpanel", name=view, exact=True)
+
+
+def chosen_pair(page: Page) -> list[str]:
+    """A and B as their pickers say them: "mini-gpt2 layer 6"."""
+    return page.locator(".canvas .pick").evaluate_all(
+        "all => all.map(each => `${each.querySelector('select').selectedOptions[0].text} "
+        "${each.querySelector('.at').textContent}`)"
+    )
 
 
 def keyed(page: Page, key: str) -> Locator:
@@ -172,19 +180,6 @@ def settled(page: Page) -> None:
     )
 
 
-def traces(page: Page, figure: int = 0) -> list[dict]:
-    """Name, kind and size of the traces of a figure, as the browser holds them."""
-    page.locator(".js-plotly-plot").nth(figure).wait_for()
-    # In one go: a figure may be replaced at any time. Long arrays arrive packed; `_fullData` has
-    # them unpacked.
-    found = page.wait_for_function(
-        "n => { const p = document.querySelectorAll('.js-plotly-plot')[n]; return p && p._fullData"
-        " && p._fullData.map(t => ({name: t.name, type: t.type, n: (t.x || t.z || []).length})) }",
-        arg=figure,
-    )
-    return found.json_value()
-
-
 def fresh_page(browser: Browser, **more: Any) -> Page:
     """A page of somebody else: a browser without this one's cookies and session."""
     context = browser.new_context(**{"viewport": SIZE, **more})
@@ -192,18 +187,8 @@ def fresh_page(browser: Browser, **more: Any) -> Page:
     return context.new_page()
 
 
-def names(page: Page, figure: int = 0) -> set[str]:
-    """The names of the traces of a figure."""
-    return {trace["name"] for trace in traces(page, figure)}
-
-
 def until_shown(page: Page, there: set[str], gone: set[str]) -> None:
-    """Wait until the first figure has these traces, and none of those."""
-    page.wait_for_function(
-        """([there, gone]) => {
-            const plot = document.querySelector('.js-plotly-plot');
-            const now = plot && plot.data ? plot.data.map(t => t.name) : [];
-            return there.every(n => now.includes(n)) && !gone.some(n => now.includes(n));
-        }""",
-        arg=[list(there), list(gone)],
-    )
+    """Wait until these features contribute to the similarity of the two, and none of those."""
+    for state, names in (("attached", there), ("detached", gone)):
+        for name in names:
+            page.locator(f".canvas.finding [data-term='{name}']").wait_for(state=state)

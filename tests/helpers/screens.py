@@ -55,10 +55,6 @@ class Screen:
         return self.run()
 
     @property
-    def title(self) -> str:
-        return self.app.title[0].value if self.app.title else "Why"
-
-    @property
     def address(self) -> dict[str, list[str]]:
         """What the address says, by name."""
         said = self.app.query_params.items()
@@ -102,27 +98,55 @@ class Screen:
         return self.run()
 
     def tick_off(self, *names: str, among: str = "choice features") -> Self:
-        """Features or models, in the sidebar."""
+        """Features or models, in the strip."""
         for name in names:
             self.widget("button_group", among).unselect(name)
         return self.run()
 
-    def part(self, name: str, of: str = "part") -> Self:
-        """A part of the layer map ("groups"), or of the details of two layers (of="detail")."""
-        return self.choose(f"choice {of}", name, "button_group")
+    def drawer(self, name: str) -> Self:
+        """Open a drawer of the two layers by its name: "checks"; once more closes it."""
+        now = self.widget("button_group", "choice detail").value
+        return self.choose("choice detail", None if now == name else name, "button_group")
+
+    def save(self, view: str, **settings: Any) -> Self:
+        """The dialog that saves the figure of a view, with these settings of the file."""
+        for name, value in {"": None, **settings}.items():
+            if name:
+                self.widget("button_group", f"export {name}").set_value(value)
+            self.app.session_state["figure to export"] = view  # as the canvas tells it
+            self.run()
+        return self
+
+    @property
+    def popovers(self) -> list[str]:
+        """The labels of what a click opens: "7 of 8 features"."""
+        return [one.proto.popover.label for one in self.app.get("popover")]
+
+    @property
+    def components(self) -> dict[str, Any]:
+        """The parts of a page that JavaScript draws, by name: "canvas_views"."""
+        return {one.proto.component_name: one.proto for one in self.app.get("bidi_component")}
 
     @property
     def canvas(self) -> dict[str, Any]:
         """What the canvas is given."""
-        (own,) = [
-            one for one in self.app.get("bidi_component") if one.proto.component_name == "canvas"
-        ]
-        found: dict[str, Any] = json.loads(own.proto.bytes)
-        return found
+        content: dict[str, Any] = json.loads(self.components["canvas_views"].bytes)
+        return content
+
+    @property
+    def pair(self) -> tuple[str, ...]:
+        """The titles of A and B."""
+        canvas = self.canvas
+        return tuple(canvas["layers"][place]["title"] for place in canvas["pair"])
+
+    @property
+    def importances(self) -> dict[str, list[float | None]]:
+        """The importance of each feature in the layers of the canvas, in their order."""
+        return {each["name"]: each["values"] for each in self.canvas["importance"]["features"]}
 
     def unfold(self, *keys: str) -> Self:
-        """What is drawn only once it is opened: "folded NAME", "more ID"."""
-        for key in keys:
+        """What is drawn only once it is opened: "folded NAME", "more ID"; by default all parts."""
+        for key in keys or [part.key for part in self.app.expander if part.key]:
             self.app.session_state[key] = True
         return self.run()
 
@@ -156,11 +180,6 @@ class Screen:
     def how(self, figure: str) -> str:
         """How a figure was computed: its caption in print."""
         return str(self.figures[figure]["alt"])
-
-    def panels(self, figure: str) -> set[str]:
-        """What stands above a figure's panels: the models, for one."""
-        texts = {one["text"] for one in self.figures[figure]["layout"]["annotations"]}
-        return {text for text in texts if not text.startswith("<b>")}
 
     def traces(self, figure: str) -> set[str]:
         """The names of a figure's traces."""

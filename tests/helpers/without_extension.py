@@ -24,7 +24,8 @@ def main(absent: str, folder: Path) -> None:
     from mlem_core.cli.commands import main as run_command
     from mlem_core.report.archive import write_archive
     from mlem_core.tasks import runner
-    from pages.parts.screens import SCREENS
+    from pages.parts.canvas import VIEWS
+    from pages.parts.screens import MOVED, SCREENS
 
     table = words(12)
     systems = {name: noise(len(table)) for name in ("one", "two")}
@@ -37,8 +38,12 @@ def main(absent: str, folder: Path) -> None:
     runner.start_process = in_this_process
     store = Store()
     job = ran(spec, store)
-    for page in SCREENS:
+    for page in (*SCREENS, *MOVED):
         Screen(page, analysis=job.id)
+    for view in VIEWS:
+        Screen(analysis=job.id, view=view).unfold()
+    for drawer in ("pairs", "rest", "erase", "checks", "how", "stimuli"):
+        Screen(analysis=job.id, detail=drawer)
     write_archive(job.analysis(), folder / "all.zip", store, images=False)
 
 

@@ -14,8 +14,13 @@ from scipy.stats import spearmanr
 from sklearn.manifold import MDS
 
 from mlem_core.measures import similarity
-from mlem_core.measures.decomposition import APART, MOST, NOT_EXPLAINED, PREDICTED, Decomposition
-from mlem_core.measures.decomposition import discordant_pairs as of
+from mlem_core.measures.decomposition import (
+    APART,
+    MOST,
+    NOT_EXPLAINED,
+    PREDICTED,
+    discordant_pairs,
+)
 from mlem_core.measures.similarity import tau_by_chance
 from mlem_core.pairs.ranks import NumbersInFile, PairRanks, pair_ranks
 
@@ -213,10 +218,6 @@ def agreeing():
     }
 
 
-def surprises(rsa, unexplained, **given):
-    return of(Decomposition(("all",), (rsa - unexplained)[None], unexplained, rsa), **given)
-
-
 def planted(given, name, i, j, value):
     changed = given[name].copy()
     changed[i, j] = changed[j, i] = value
@@ -224,24 +225,24 @@ def planted(given, name, i, j, value):
 
 
 def test_nothing_surprises_where_both_agree_and_features_explain(agreeing):
-    assert surprises(**agreeing).empty
+    assert discordant_pairs(**agreeing).empty
 
 
 def test_a_planted_disagreement_is_found_with_its_ranks(agreeing):
     given = planted(planted(agreeing, "rsa", 1, 8, 0.95), "tau", 1, 8, -0.5)
-    (row,) = surprises(**given).to_dict("records")
+    (row,) = discordant_pairs(**given).to_dict("records")
     assert (row["kind"], row["layer_a"], row["layer_b"]) == ("distances", "a:1", "b:2")
     # By hand: it is the first of the 36 pairs of both models in RSA, and the last in τ.
     assert row["above_rsa"] == pytest.approx(35.5 / 36)
     assert row["above_tau"] == pytest.approx(0.5 / 36)
     given = planted(planted(agreeing, "rsa", 1, 8, 0.0), "tau", 1, 8, 0.95)
-    assert set(surprises(**given)["kind"]) == {"features"}
+    assert set(discordant_pairs(**given)["kind"]) == {"features"}
 
 
 def test_every_row_is_what_the_docstring_says(agreeing):
     rng = np.random.default_rng(2)
     given = {**agreeing, "tau": square(rng, -1.0, 1.0), "unexplained": agreeing["rsa"] * 0.9}
-    found = surprises(**given)
+    found = discordant_pairs(**given)
     pairs = [(i, j) for i in range(6) for j in range(6, 12)]
     rsa = np.array([given["rsa"][pair] for pair in pairs])
     tau = np.array([given["tau"][pair] for pair in pairs])
@@ -263,14 +264,16 @@ def test_every_row_is_what_the_docstring_says(agreeing):
 
 def test_what_the_audit_changes_is_not_named_and_few_pairs_are_too_few(agreeing):
     given = planted(planted(agreeing, "rsa", 1, 8, 0.95), "tau", 1, 8, -0.5)
-    assert surprises(**given, left_out={frozenset((("a", 1), ("b", 2)))}).empty
+    assert discordant_pairs(**given, left_out={frozenset((("a", 1), ("b", 2)))}).empty
     few = [0, 1, 2, 6, 7, 8]
     cut = {name: given[name][np.ix_(few, few)] for name in ("rsa", "tau", "unexplained")}
     rest = {"layers": [TWELVE[i] for i in few], "rho": given["rho"][few], "n_features": 8}
-    assert surprises(**cut, **rest).empty
+    assert discordant_pairs(**cut, **rest).empty
+    # Where it is not known what is explained, no pair is named for it.
+    assert set(discordant_pairs(**{**given, "unexplained": None})["kind"]) == {"distances"}
 
 
 def test_layers_that_no_feature_predicts_are_in_no_disagreement(agreeing):
     noise = {**agreeing, "tau": square(np.random.default_rng(1), -1.0, 1.0)}
-    assert not surprises(**noise).empty
-    assert surprises(**{**noise, "rho": np.full(12, PREDICTED / 2)}).empty
+    assert not discordant_pairs(**noise).empty
+    assert discordant_pairs(**{**noise, "rho": np.full(12, PREDICTED / 2)}).empty

@@ -5,10 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers.screens import Own, in_this_process, ran, small_spec, store, window
+from helpers.screens import Own, Screen, in_this_process, ran, small_spec, store, window
 
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples, runner
+from pages.parts import background
 
 __all__ = ["store", "window"]  # fixtures
 
@@ -18,6 +19,23 @@ def nothing(store, tmp_path, monkeypatch):
     """A store of a program without its example."""
     monkeypatch.setattr(examples, "FOLDER", tmp_path / "none")
     return store
+
+
+@pytest.fixture(scope="session")
+def opened_example(tmp_path_factory):
+    """The store of a server whose first visitor has looked at the example."""
+    root = tmp_path_factory.mktemp("example") / "cache"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLEM_CACHE", str(root))
+        patch.setattr(background, "begin_ahead", lambda work: None)
+        Screen()
+    return root
+
+
+@pytest.fixture
+def shipped(opened_example, monkeypatch):
+    """The same, to be looked at: nothing in its store may change."""
+    monkeypatch.setenv("MLEM_CACHE", str(opened_example))
 
 
 @pytest.fixture(scope="session")

@@ -108,7 +108,7 @@ def test_an_excel_file_is_read_as_it_is_and_run(store, tmp_path):
     assert spec.load_stimuli().digest == AnalysisSpec(str(path)).load_stimuli().digest
     screen.press(f"look {screen.job}")
     assert screen.canvas["terms"] and screen.errors == []
-    assert "mini-bert layer 0 and mini-bert layer 6" in screen.canvas["finding"]
+    assert screen.pair == ("mini-bert layer 0", "mini-bert layer 6")
 
 
 def test_roles_and_free_features_go_into_the_analysis(store, csv, tmp_path):
@@ -151,8 +151,8 @@ def test_columns_become_a_vector_and_a_file_a_feature(store, tmp_path):
     spec = screen.spec(store)
     assert spec.vectors == (("semantics", ("s1", "s2")),)
     assert [name for name, _ in spec.rdms] == ["ratings"]
-    assert {"semantics", "ratings"} <= Screen("profiles", analysis=screen.job).traces("profiles")
-    assert Screen("stimuli", analysis=screen.job).figures
+    explore = Screen(analysis=screen.job, detail="stimuli")
+    assert {"semantics", "ratings"} <= {*explore.importances} and explore.figures
 
 
 def test_distances_and_named_layers_beside_a_model(store, csv, tmp_path):
@@ -173,8 +173,7 @@ def test_distances_and_named_layers_beside_a_model(store, csv, tmp_path):
     spec = screen.spec(store)
     assert spec.precomputed == ("ratings",)
     assert [name for name, _ in spec.representations] == ["cortex", "ratings"]
-    explore = Screen("profiles", analysis=screen.job)
-    assert {"mini-bert", "cortex", "ratings"} <= explore.panels("profiles")
+    assert {"mini-bert", "cortex", "ratings"} <= {*Screen(analysis=screen.job).canvas["models"]}
 
 
 BAD_INDEX = b"sentence,word_index,kind\nthe cat sleeps,0,a\nthe dog barks,7,b\n"
@@ -385,5 +384,6 @@ def test_a_file_of_subjects_over_time_is_run_and_drawn_with_its_ceiling(store, c
     assert screen.errors == []
     spec = screen.press("Run").spec(store)
     assert spec.groups == (("meg", tuple(f"meg@subject{n}" for n in (1, 2, 3))),)
-    shown = Screen("profiles", analysis=screen.job)
-    assert "noise ceiling" in shown.traces("profiles") and shown.errors == []
+    shown = Screen(analysis=screen.job)
+    bands = [band["name"] for band in shown.canvas["importance"]["bands"]]
+    assert bands == ["noise ceiling"] and shown.errors == []

@@ -43,8 +43,12 @@ def test_an_extension_is_deleted_by_three_paths_and_a_line(name, tmp_path):
         shutil.copy(ROOT / file, copy / file)
     shutil.rmtree(copy / "mlem_core" / "extensions" / name)
     shutil.rmtree(copy / "tests" / "extensions" / name)
-    for screen in extending.extensions()[name].screens:
-        (copy / screen.file).unlink()
+    record = extending.extensions()[name]
+    drawn = [panel.show.partition(":")[0] for panel in record.panels if panel.show]
+    for file in [screen.file for screen in record.screens] + [
+        f"{at.replace('.', '/')}.py" for at in drawn
+    ]:
+        (copy / file).unlink()
     listed = copy / "mlem_core" / "extending.py"
     lines = listed.read_text("utf-8").splitlines(keepends=True)
     listed.write_text("".join(line for line in lines if line.strip() != f'"{name}",'), "utf-8")

@@ -23,7 +23,7 @@ from mlem_core.extensions.audit.figures import audit_map
 from mlem_core.extensions.audit.flags import Audit, check, controls
 from mlem_core.extensions.audit.stage import AUDIT, mean_cosine, position_share, stimuli_at_first
 from mlem_core.figures import style
-from mlem_core.figures.canvas import chip
+from mlem_core.figures.canvas import chips
 from mlem_core.figures.context import FigureContext, FigureOptions
 from mlem_core.figures.profiles import draw_profiles
 from mlem_core.pairs.designs import PairDesign
@@ -263,15 +263,15 @@ REACHED = audit_of_two(cosine=BEFORE, random_weights=BEFORE * flags.CONTROL_SHAR
 
 @for_each(
     "audit, sides, verdict, badge, reasons",
-    (HELD, (A, B), "holds", "holds in 3 of 3 checks of the audit", []),
-    (HELD, (B, A), "holds", "holds in 3 of 3 checks of the audit", []),
-    (CHANGED, (A, B), "fails", "fails 1 of 2 checks of the audit",
+    (HELD, (A, B), "holds", "holds in 3 of 3 checks", []),
+    (HELD, (B, A), "holds", "holds in 3 of 3 checks", []),
+    (CHANGED, (A, B), "fails", "fails 1 of 2 checks",
      ["with cosine distance RSA is .39 instead of .60"]),
-    (REACHED, (A, B), "fails", "fails 1 of 2 checks of the audit",
+    (REACHED, (A, B), "fails", "fails 1 of 2 checks",
      ["with random weights RSA is .55 (trained .60)"]),
-    (None, (A, ("m", 3)), "not tested", "not checked yet", []),
+    (None, (A, ("m", 3)), "not tested", "artefacts: not checked yet", []),
     # An audit that has nothing about these layers does not vouch for them.
-    (HELD, (A, ("m", 3)), "not tested", "cannot be checked", []),
+    (HELD, (A, ("m", 3)), "not tested", "artefacts: cannot be checked", []),
 )  # fmt: skip
 def test_two_layers_fail_a_check_where_a_variant_changes_them(
     audit, sides, verdict, badge, reasons
@@ -306,7 +306,7 @@ def test_a_layer_of_one_position_or_one_unit_is_marked_in_every_figure_of_it(tmp
     assert [*marks] == [("m", 1), ("m", 2)] and "position 0 has 9" in marks["m", 1]
     assert marks["m", 2] == "one unit has 94 % of its variance"
     assert [*context.reasons("rsa")] == [(layer, layer) for layer in marks]
-    shown = chip(context, context.why)
+    shown = chips(context, context.why)[-1]
     assert shown["state"] == "fails" and "In m layer 2 one unit has 94 %" in shown["more"]
     (trace,) = [one for one in draw_profiles(context).figure.data if one.name == style.AUDIT]
     assert list(trace.x) == [1, 2]

@@ -34,7 +34,7 @@ def systems(folder, names, layers=(0, 1), **more):
 def test_groups_have_their_profiles_and_universality(store, tmp_path):
     members = {name: [f"{name}{seed}" for seed in range(3)] for name in ("f", "g")}
     spec = systems(tmp_path, [*members["f"], *members["g"]], groups=members)
-    screen = Screen("layers", analysis=ran(spec, store).id, part="groups")
+    screen = Screen(analysis=ran(spec, store).id, view="map").unfold("folded groups")
     assert "Models per group: f 3 and g 3" in screen.said
     # A line and a band for each of two groups and three features, and two noise ceilings.
     assert len(screen.figures["group-profiles"]["data"]) == 14

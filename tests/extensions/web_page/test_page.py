@@ -42,9 +42,8 @@ def page_of(out, *options):
     path.unlink(missing_ok=True)
     assert main(["export", str(out), f"--html={path}", *options]) == 0
     page = path.read_text()
-    packed = re.findall(r"[A-Za-z0-9+/=]{200,}", page)
-    texts = (gzip.decompress(base64.b64decode(part)).decode() for part in packed)
-    (content,) = (text for text in texts if text.startswith("{"))  # the other is Plotly
+    (packed,) = re.findall(r'id="content"[^>]*>([A-Za-z0-9+/=]+)<', page)
+    content = gzip.decompress(base64.b64decode(packed)).decode()
     return page + content, json.loads(content)
 
 
