@@ -189,6 +189,9 @@ def fresh_page(browser: Browser, **more: Any) -> Page:
 
 def until_shown(page: Page, there: set[str], gone: set[str]) -> None:
     """Wait until these features contribute to the similarity of the two, and none of those."""
+    more = canvas(page).locator("[data-term=more]")  # small ones, together until one asks
+    if more.count():
+        more.click()
     for state, names in (("attached", there), ("detached", gone)):
         for name in names:
             page.locator(f".canvas.finding [data-term='{name}']").wait_for(state=state)
