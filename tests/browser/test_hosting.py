@@ -45,7 +45,7 @@ def test_a_server_that_only_shows_offers_nothing_that_changes(tmp_path, browser)
         expect(page.locator('[class*="st-key-more-"]')).to_have_count(0)
         expect(page.get_by_role("button", name=CHANGES)).to_have_count(0)
         # It is read and exported.
-        page.get_by_role("button", name="⤓ This figure").click()
+        page.locator(".canvas.views .save").click()
         with page.expect_download() as download:
             page.get_by_role("button", name=re.compile("^Download ")).last.click()
         assert download.value.path().stat().st_size > 1000

@@ -68,7 +68,7 @@ def test_from_an_upload_over_its_finding_to_a_saved_file(app, page, small_csv, t
     # Three clicks: the view, what is below it, and the file.
     see(page, "Importance profiles")
     settled(page)
-    page.get_by_role("button", name="⤓ This figure").click()
+    page.locator(".canvas.views .save").click()
     page.get_by_role("radio", name="CSV", exact=True).click()
     download = keyed(page, "download-profiles")
     expect(download).to_contain_text("CSV")
