@@ -386,7 +386,7 @@ def zoomed(browser):
 
 # What axe finds in tables, images and headings that Streamlit draws.
 OF_STREAMLIT = {
-    "empty-table-header", "heading-order", "image-alt", "presentation-role-conflict",
+    "empty-table-header", "heading-order", "presentation-role-conflict",
 }  # fmt: skip
 SHOWN = ("?view=map&detail=pairs", "?view=profiles&detail=checks", "?view=scatter&detail=stimuli")
 NEW = ("new", "new?step=roles", "new?step=models")
