@@ -7,12 +7,23 @@ screen. `basis` is its last part.
 
 from __future__ import annotations
 
-from mlem_core.base.text import fraction, pair_count
+import math
+
+from mlem_core.base.text import fraction, pair_count, sentence_case, stress_in_words
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.inference.permutation_null import UNCORRECTED, ContributionNull, chance_note
 from mlem_core.measures import similarity
 
-STRESS = "Stress (Kruskal 1964): .05 good, .1 fair, .2 poor."
+
+def stress_sentence(*stresses: float) -> str:
+    """How far maps are off, as the sentence of a caption; empty where that is not known."""
+    known = [stress for stress in stresses if not math.isnan(stress)]
+    if not known:
+        return ""
+    if fraction(min(known)) == fraction(max(known)):
+        return f"{sentence_case(stress_in_words(known[0]))}."
+    ends = f"{fraction(min(known))} to {fraction(max(known))}"
+    return f"Stress {ends} (.05 good, .1 fair, .2 poor)."
 
 
 def joined(*parts: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ import plotly.graph_objects as go
 
 from mlem_core.analysis.flags import pair_reasons
 from mlem_core.analysis.results import Results
+from mlem_core.base.text import listed
 from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.figures.captions import FLAGGED, FOLDS, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
@@ -32,6 +34,7 @@ from mlem_core.figures.style import (
     marker_symbol,
     note,
     quiet,
+    round_ticks,
     scatter,
     wrapped,
 )
@@ -69,18 +72,21 @@ def importance_scatter(
     drawn = [name for name, both in sides.items() if all(both)]
     values = np.array([[side[:3] for side in sides[name]] for name in drawn], dtype=np.float64)
     values = values.reshape(-1, 2, 3)
-    points, reach = values[:, :, 0], [*values[:, :, [0, 2]].ravel(), 0.0]
+    points, reach = values[:, :, 0].copy(), [*values[:, :, [0, 2]].ravel(), 0.0]
     low, high = min(reach), max(*reach, 1e-3)
     room = 0.08 * (high - low)
     span = [low - room, high + room]
     titles = [layer_title(layer) for layer in pair]
-    # Points that cover each other have one line to all their names.
+    # Marks on one spot are set apart a little and have one line to all their names.
     between = np.linalg.norm(points[:, None] - points, axis=2) + high * np.eye(len(points))
     far = between.min(axis=1, initial=np.inf) > 0.03 * high
+    covered, turn = points[~far], np.arange(int((~far).sum()))
+    ring = np.column_stack((np.cos(2.4 * turn), np.sin(2.4 * turn))) * np.sqrt(turn)[:, None]
+    points[~far] += 0.018 * (high - low) * ring
     called = dict(zip(features, feature_labels(features, LEGEND), strict=True))
     labels = [called[name] if named else "" for name, named in zip(drawn, far, strict=True)]
     labels, places = uncrowded((points - span[0]) / (span[1] - span[0]), labels)
-    covered, colors = points[~far], feature_colors(features)
+    colors = feature_colors(features)
     diagonal = {"line": {"color": LINE, "width": 1, "dash": "dash"}, "name": "equal importance"}
     figure = go.Figure([scatter(span, span, mode="lines", showlegend=False, **diagonal)])
     for i, name in enumerate(drawn):
@@ -95,7 +101,7 @@ def importance_scatter(
         hover = ["<br>".join((f"<b>{feature_name(name)}</b>", *hovers))]
         look = {
             "color": color,
-            "size": 11,
+            "size": 11 if far[i] else 8,
             "symbol": marker_symbol(place, place // len(PALETTE) % 2),
         }
         named = {"name": called[name], "text": [labels[i]], "textposition": places[i]}
@@ -108,7 +114,7 @@ def importance_scatter(
     if annotations.flags:
         figure.add_trace(_flags_at_ends(annotations.flags, span, titles))
     quiet(figure, height=480)
-    axis = {"range": span, "zeroline": True, "constrain": "domain"}
+    axis = {"range": span, "zeroline": True, "constrain": "domain", **round_ticks(*span)}
     figure.update_xaxes(title_text=f"importance (drop in ρ) in {titles[0]}", **axis)
     figure.update_yaxes(
         title_text=f"importance (drop in ρ) in {titles[1]}", scaleanchor="x", **axis
@@ -125,7 +131,8 @@ def _leader(names: Sequence[str], points: np.ndarray, at: np.ndarray, end: float
     x, y = max(places, key=lambda place: np.linalg.norm(points - place, axis=1).min())
     line = {"showarrow": True, "arrowhead": 0, "arrowwidth": 1, "arrowcolor": LINE}
     tail = {"ax": x, "ay": y, "axref": "x", "ayref": "y", "align": "left", "xanchor": "left"}
-    return note("<br>".join(names), *at, **tail) | line
+    lines = textwrap.wrap(listed(names), 26)
+    return note("<br>".join(lines), *at, **tail) | line
 
 
 def _point(line: Line | None, layer: int) -> tuple[float, float, float, str] | None:
@@ -187,6 +194,7 @@ def compare_caption(context: FigureContext, *, flagged: bool) -> str:
     spread = f"95 % CI over {context.over}" if context.over else FOLDS
     return joined(
         f"Importance of each feature in the two layers: mean over folds, bars are {spread}.",
+        "Marks on one spot are set apart a little.",
         f"Triangles, on an axis or the diagonal: {FLAGGED}." if flagged else "",
         context.basis,
     )

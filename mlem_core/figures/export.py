@@ -22,7 +22,7 @@ import plotly.graph_objects as go
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import scratch
 from mlem_core.figures.print_layout import PX_PER_MM, Paper, print_copy
-from mlem_core.figures.style import DARK, INK, upper_half
+from mlem_core.figures.style import DARK, INK, SIMILARITY, upper_half
 
 _PICTURES = ("pdf", "svg", "png", "html")
 _SOCKET = 107  # bytes of the path of a socket, at most
@@ -38,9 +38,15 @@ def dark_copy(figure: go.Figure) -> go.Figure:
     axes = [name for name in ("coloraxis", "coloraxis2") if name in figure.layout]
     if not of_layers and "coloraxis2" not in axes:
         return figure
-    scales = {name: upper_half(DARK) if figure.layout[name].cmin == 0 else DARK for name in axes}
+    scales = {}
+    for name in axes:
+        axis = figure.layout[name]
+        # From 0 up, distances are dark at 0 and similarities at 1; on a dark page it is light.
+        scales[name] = DARK if axis.cmin else upper_half(DARK)
+        if not axis.cmin and axis.colorscale[0][1] == SIMILARITY[2][1]:
+            scales[name] = [[1 - at, color] for at, color in upper_half(DARK)[::-1]]
     return go.Figure(figure).update_layout(
-        {n: {"colorscale": colorscale} for n, colorscale in scales.items()}
+        {name: {"colorscale": colors} for name, colors in scales.items()}
     )
 
 

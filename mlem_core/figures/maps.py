@@ -1,4 +1,4 @@
-"""Maps in which similar points lie close together, with frame, labels and stress; of the layers.
+"""Maps in which similar points lie close together, with frame and labels; of the layers.
 
 The maps of the layers are those of figure 2 of Salle et al. (2024).
 """
@@ -6,7 +6,6 @@ The maps of the layers are those of figure 2 of Salle et al. (2024).
 from __future__ import annotations
 
 import html
-import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -16,14 +15,16 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.base.labels import width
-from mlem_core.base.text import stress_in_words
-from mlem_core.figures.captions import STRESS, joined
+from mlem_core.base.text import fraction, listed
+from mlem_core.base.typing import Layer, parse_layer
+from mlem_core.figures.captions import joined, stress_sentence
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.naming import (
     feature_name,
     layer_labels,
     layer_title,
     model_colors,
+    model_families,
     model_labels,
 )
 from mlem_core.figures.style import (
@@ -34,6 +35,7 @@ from mlem_core.figures.style import (
     SYMBOLS,
     Trace,
     as_number,
+    escape_text,
     faded,
     note,
     once_in_legend,
@@ -42,19 +44,19 @@ from mlem_core.figures.style import (
     scatter,
 )
 
-UNKNOWN = math.nan
-NOT_KNOWN: Mapping[str, float] = MappingProxyType({})
+# Above this stress a map of layers shows no distances; the most similar layers are listed instead.
+READABLE = 0.2
+_TITLES = {"profiles": "by feature importance", "rsa": "by neural distances (RSA)"}
+_FEW, _LISTED = 3, 12  # models that share a map; models that are listed each
 _NAMED = 12  # layers of a model that all have their names
 
 
-def frame_map(figure: go.Figure, points: pd.DataFrame, stress: float, ref: str = "") -> None:
-    """A square frame with the same scale on both sides, as only distances mean something; below it,
-    where it is known, how far they are off.
+def frame_map(figure: go.Figure, points: pd.DataFrame, ref: str = "") -> None:
+    """A square frame with the same scale on both sides, as only distances mean something.
 
     Parameters
     ----------
     points : x, y of all that is in the panel
-    stress : see `mlem_core.measures.similarity.map_stress`
     ref : what Plotly writes behind x and y for the panel
     """
     bare = {"showticklabels": False, "zeroline": False, "showgrid": False}
@@ -68,10 +70,6 @@ def frame_map(figure: go.Figure, points: pd.DataFrame, stress: float, ref: str =
     }
     axes["y"]["scaleanchor"] = f"x{ref}"
     figure.update_layout({f"{key}axis{ref}": axis for key, axis in axes.items()})
-    text = stress_in_words(stress)
-    if text:
-        look = {"yanchor": "top", "yshift": -5, "font": {"size": SIZE - 1, "color": GREY}}
-        figure.add_annotation(note(text, 0.5, 0, ref, "xy", **look))
 
 
 def heading(text: str) -> dict[str, Any]:
@@ -127,60 +125,134 @@ def uncrowded(points: np.ndarray, labels: Sequence[str]) -> tuple[list[str], lis
 def layer_maps(
     layer_map: pd.DataFrame,
     importance: pd.DataFrame | None = None,
-    across: int = 2,
-    stress: Mapping[str, float] = NOT_KNOWN,
+    across: int = 3,
+    unreadable: Mapping[str, pd.DataFrame] = MappingProxyType({}),
 ) -> go.Figure:
-    """Map of layers (MDS), similar ones close together, a line a model, one panel a measure.
+    """Map of layers (MDS), similar ones close together, a line a model.
+
+    Up to three models share a panel a measure. Of more each family has a small map, in which the
+    layers of the others are grey.
 
     Parameters
     ----------
     layer_map : measure ("profiles" or "rsa"), model, layer, x, y
     importance : model, layer, fold, feature, importance; what hovering over a layer tells of it
-    across : 2 beside each other, 1 below each other
-    stress : by measure, how far the map is off, see `mlem_core.measures.similarity.map_stress`
+    across : panels beside each other
+    unreadable : by measure the (n_layers, n_layers) similarities, named "model:layer", where a map
+        is too far off: the most similar layers are listed in its place
     """
     models = list(dict.fromkeys(layer_map["model"]))
-    labels, colors = model_labels(models, LEGEND), model_colors(models)
-    profiles = {} if importance is None else _profiles_in_words(importance)
-    titles = {"profiles": "by feature importance", "rsa": "by neural distances (RSA)"}
-    height = 400 if across == 2 else 340
-    layout, places = panel_layout(
-        list(titles.values()), height=height, across=across, apart=0.06, below=66
-    )
+    families = {name: list(members) for name, members in model_families(models).items()}
+    if len(models) <= _FEW:
+        families = {"": models}
+    panels: list[tuple[str, str]] = []
+    rows = []
+    for measure in _TITLES:
+        names = [""] if measure in unreadable else list(families)
+        panels += [(measure, name) for name in names]
+        rows += [min(across, len(names) - at) for at in range(0, len(names), across)]
+    if len(families) == 1:
+        rows = [1, 1] if across == 1 else [2]
+    titles = [
+        escape_text(name) or "most similar layers " * (measure in unreadable) + _TITLES[measure]
+        for measure, name in panels
+    ]
+    height = {1: 340, 2: 400}.get(max(rows), 250)
+    layout, places = panel_layout(titles, height=height, apart=0.06, below=40, rows=rows)
     traces: list[Trace] = []
-    for measure, (ref, _) in zip(titles, places, strict=True):
-        numbered = _numbered(layer_map[layer_map["measure"] == measure])
-        for i, (model, color) in enumerate(zip(models, colors, strict=True)):
-            points = numbered[numbered["model"] == model]
-            hover = [
-                f"<b>{layer_title((model, n))}</b>{profiles.get((model, n), '')}"
-                for n in points["layer"]
-            ]
-            trace = scatter(points["x"], points["y"], hover, "lines+markers+text") | {
-                "name": labels[i],
-                "legendgroup": model,
-                "line": {"color": faded(color, 0.45), "width": 1.5},
-                "marker": {
-                    "color": color,
-                    "symbol": SYMBOLS[i % len(SYMBOLS)],
-                    # Depth can be seen without counting: points grow with the layer.
-                    "size": np.linspace(6, 12, len(points)) if len(points) > 1 else 10,
-                    "opacity": 0.9,
-                },
-                "selected": {"marker": {"opacity": 1, "size": 16}},
-                "unselected": {"marker": {"opacity": 0.55}},
-                "text": points["text"],
-                "textposition": points["place"],
-                "cliponaxis": False,
-                "customdata": points[["model", "layer"]].to_numpy(dtype=object),
-            }
-            traces += place_in_panel(ref, [trace])
+    told = {} if importance is None else _profiles_in_words(importance)
+    for (measure, name), (ref, first) in zip(panels, places, strict=True):
+        points = layer_map[layer_map["measure"] == measure]
+        if measure in unreadable:
+            traces += place_in_panel(ref, [scatter([None], [None], showlegend=False)])
+            text = "<br>".join(map(escape_text, nearest_layers(unreadable[measure])))
+            at = {"xanchor": "left", "yanchor": "top", "align": "left"}
+            layout["annotations"].append(note(text, 0, 0.98, ref, "xy", **at))
+            bare = {"visible": False}
+            layout[f"xaxis{ref}"] |= bare | ({} if len(families) == 1 else {"domain": [0, 1]})
+            layout[f"yaxis{ref}"] |= bare
+            continue
+        members = families[name]
+        others = points[~points["model"].isin(members)]
+        if len(others):
+            grey = {"color": faded(GREY, 0.4), "size": 4}
+            grey_points = scatter(others["x"], others["y"], marker=grey, showlegend=False)
+            traces += place_in_panel(ref, [grey_points | {"name": "other models"}])
+        shown = points[points["model"].isin(members)]
+        lines = _model_lines(shown, members, models, told)
+        alone = len(members) == 1
+        traces += place_in_panel(ref, lines, **({"showlegend": False} if alone else {}))
+        if name and first:
+            layout[f"yaxis{ref}"]["title"]["text"] = _TITLES[measure]
     figure = go.Figure(once_in_legend(traces), layout)
     figure.update_layout(legend_itemsizing="constant")
-    for measure, (ref, _) in zip(titles, places, strict=True):
-        of_measure = layer_map[layer_map["measure"] == measure]
-        frame_map(figure, of_measure, stress.get(measure, UNKNOWN), ref)
+    for (measure, _), (ref, _) in zip(panels, places, strict=True):
+        if measure not in unreadable:
+            frame_map(figure, layer_map[layer_map["measure"] == measure], ref)
     return figure
+
+
+def _model_lines(
+    points: pd.DataFrame,
+    members: Sequence[str],
+    models: Sequence[str],
+    told: Mapping[Layer, str],
+) -> list[Trace]:
+    """The line of each member through its layers, in the colour that it has among all models."""
+    colors = dict(zip(models, model_colors(models), strict=True))
+    names = dict(zip(models, model_labels(models, LEGEND), strict=True))
+    numbered, traces = _numbered(points), []
+    for i, model in enumerate(members):
+        own = numbered[numbered["model"] == model]
+        hover = [
+            f"<b>{layer_title((model, n))}</b>{told.get((model, n), '')}" for n in own["layer"]
+        ]
+        trace = scatter(own["x"], own["y"], hover, "lines+markers+text") | {
+            "name": names[model],
+            "legendgroup": model,
+            "line": {"color": faded(colors[model], 0.45), "width": 1.5},
+            "marker": {
+                "color": colors[model],
+                "symbol": SYMBOLS[i % len(SYMBOLS)],
+                # Depth can be seen without counting: points grow with the layer.
+                "size": np.linspace(5, 10, len(own)) if len(own) > 1 else 9,
+                "opacity": 0.9,
+            },
+            "selected": {"marker": {"opacity": 1, "size": 16}},
+            "unselected": {"marker": {"opacity": 0.55}},
+            "text": own["text"],
+            "textposition": own["place"],
+            "cliponaxis": False,
+            "customdata": own[["model", "layer"]].to_numpy(dtype=object),
+        }
+        traces.append(trace)
+    return traces
+
+
+def nearest_layers(square: pd.DataFrame) -> list[str]:
+    """The most similar layers of each model, or of each family of many, and of another one.
+
+    Parameters
+    ----------
+    square : (n_layers, n_layers) similarities, named "model:layer"
+    """
+    layers = [parse_layer(name) for name in square.index]
+    families = model_families(list(dict.fromkeys(model for model, _ in layers)))
+    of_model = {model: name for name, models in families.items() for model in models}
+    family = np.array([of_model[model] if len(families) > 1 else model for model, _ in layers])
+    group = np.array([model for model, _ in layers]) if len(of_model) <= _LISTED else family
+    values, lines = square.to_numpy(dtype=np.float64), dict[tuple[int, ...], str]()
+    for name in dict.fromkeys(group):
+        here = np.flatnonzero(group == name)
+        others = np.flatnonzero(family != family[here[0]])
+        if len(others) == 0:
+            continue
+        block = np.nan_to_num(values[np.ix_(here, others)], nan=-2.0)
+        a, b = np.unravel_index(block.argmax(), block.shape)
+        pair = sorted((int(here[a]), int(others[b])))
+        first, second = (layer_title(layers[at]) for at in pair)
+        lines[tuple(pair)] = f"{first} and {second}: {as_number(float(block.max()), 2)}"
+    return list(lines.values())
 
 
 def _numbered(points: pd.DataFrame) -> pd.DataFrame:
@@ -225,14 +297,22 @@ def draw_layer_maps(context: FigureContext) -> RenderedFigure | None:
     results = context.results
     if not context.several:
         return None
-    across = 1 if context.drawing.narrow else 2
+    squares = {"profiles": results.similarity_profiles, "rsa": results.similarity_rsa}
+    stress = results.map_stress
+    unreadable = {name: squares[name] for name, value in stress.items() if value > READABLE}
+    models = {model for model, _ in context.selection.layers}
+    across = 3 if len(models) > _FEW else 1 if context.drawing.narrow else 2
+    measures = [_TITLES[name] for name in unreadable]
     return RenderedFigure(
-        layer_maps(results.layer_map, results.importance, across, results.map_stress),
+        layer_maps(results.layer_map, results.importance, across, unreadable),
         "Maps of the layers",
         joined(
             "Metric MDS of 1 − similarity: similar layers lie close together. A line joins the "
-            "layers of a model in order.",
-            STRESS,
+            "layers of a model in order." * (len(unreadable) < len(stress)),
+            "Grey: layers of other models." * (len(models) > _FEW),
+            stress_sentence(*(value for value in stress.values() if value <= READABLE)),
+            f"No map {listed(measures)}, as its stress is above {fraction(READABLE)}: the most "
+            "similar layers of every model and another one." * bool(measures),
             context.basis,
         ),
         results.layer_map,

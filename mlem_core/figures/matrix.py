@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.labels import width
 from mlem_core.base.typing import FloatArray, IntArray, Layer
-from mlem_core.figures.naming import layer_labels, model_colors, model_labels
+from mlem_core.figures.naming import layer_labels, model_colors, model_families, model_labels
 from mlem_core.figures.style import (
     GREY,
     INK,
@@ -23,6 +23,7 @@ from mlem_core.figures.style import (
     note,
     scatter,
     shape,
+    short_names,
 )
 from mlem_core.measures.similarity import clustering
 
@@ -31,7 +32,8 @@ Order = Literal["model", "clustering"]
 SIDE = 350  # px; of a matrix in a window of usual width
 TICK = SIZE - 3
 _LETTER, _TICK_LETTER, _LINE = 7, 6, 11  # px; width of a letter, of a small one, height of a tick
-_NAME, _SHORT = 18, 10  # letters of a model's name that are shown, and at least
+_NAME = 18  # letters of a model's name that are shown
+_FEW_MODELS = 4  # whose layers are numbered
 _LONG_TICK, _SHORT_TICK = 16, 8  # letters at a tick, where layers are few and where they are many
 # Cells along a side of a heatmap, layers that are points each, and runs of layers of more.
 MOST_CELLS, MOST_POINTS, MOST_RUNS = 500, 128, 100
@@ -168,20 +170,23 @@ def run_means(square: FloatArray, runs: Sequence[IntArray]) -> FloatArray:
 
 @dataclass(frozen=True)
 class Labels:
-    """Labels along the axes of a matrix: ticks, and the models' names at their layers.
+    """Labels along the axes of a matrix: ticks, and the names of models at their layers.
+
+    Of few models the ticks are layers. Of many they are the seeds or steps of families, whose names
+    stand once.
 
     Attributes
     ----------
     ticks : places and texts
     upright : whether the ticks below the matrix are turned
-    models : middle and name of each block of layers
-    lie : how the names do: along the sides, slanted below the matrix, or upright there
+    names : middle and name of each model, or family
+    lie : how names below the matrix do: flat, slanted or upright
     """
 
     ticks: dict[str, list[Any]]
     upright: bool
-    models: list[tuple[float, str]]
-    lie: Literal["along", "slanted", "upright"]
+    names: list[tuple[float, str]]
+    lie: Literal["flat", "slanted", "upright"]
 
     @property
     def tick_width(self) -> float:
@@ -191,47 +196,47 @@ class Labels:
     @property
     def name_width(self) -> float:
         """px of the widest name."""
-        return _LETTER * max((width(name) for _, name in self.models), default=0)
+        return _LETTER * max((width(name) for _, name in self.names), default=0)
 
     @property
     def left(self) -> int:
         """px to the left of a matrix."""
-        names = 0.0 if not self.models else 26 if self.lie == "along" else 8 + self.name_width
-        return round(14 + self.tick_width + names)
+        return round(14 + self.tick_width + (8 + self.name_width if self.names else 0))
 
     @property
     def below(self) -> int:
         """px below a matrix."""
         ticks = self.tick_width if self.upright else _LINE
-        high = {"along": 8.0, "slanted": self.name_width / 2, "upright": self.name_width}
-        return round(12 + ticks + (22 + high[self.lie] if self.models else 0))
+        high = {"flat": 8.0, "slanted": self.name_width / 2, "upright": self.name_width}
+        return round(12 + ticks + (22 + high[self.lie] if self.names else 0))
 
-    def annotations(self, ref: str, *, left: bool) -> list[dict[str, Any]]:
-        """The models' names below a matrix and (`left`) to its left."""
+    def annotations(self, ref: str, *, left: bool, below: bool = True) -> list[dict[str, Any]]:
+        """The names below a matrix, and to its left."""
         ticks = self.tick_width if self.upright else _LINE
         # The page's theme sets ticks some px further away than print does.
-        below: dict[str, Any] = {"yshift": -ticks - 28}
-        position: dict[str, Any] = {"xshift": -self.tick_width - 22, "textangle": -90}
-        if self.lie != "along":
-            position = {"xshift": -self.tick_width - 10, "xanchor": "right"}
-            turned = {"textangle": -90, "yanchor": "top"}
-            if self.lie == "slanted":
-                turned = {"textangle": -30, "xanchor": "right", "yanchor": "top", "xshift": 8}
-            below = {"yshift": -ticks - 8, **turned}
+        under: dict[str, Any] = {"yshift": -ticks - 28}
+        if self.lie != "flat":
+            under = {"textangle": -90, "yanchor": "top", "yshift": -ticks - 8}
+        if self.lie == "slanted":
+            under |= {"textangle": -30, "xanchor": "right", "xshift": 8}
+        position: dict[str, Any] = {"xshift": -self.tick_width - 10, "xanchor": "right"}
         annotations = []
-        for middle, text in self.models:
-            annotations.append(note(text, middle, 0, ref, "y", **below))
+        for middle, text in self.names:
+            if below:
+                annotations.append(note(text, middle, 0, ref, "y", **under))
             if left:
                 annotations.append(note(text, 0, middle, ref, "x", **position))
         return annotations
 
 
 def labels(of: Grid, side: float = SIDE) -> Labels:
-    """Labels for a matrix of so many px: every layer's and every model's where they have room."""
+    """Labels for a matrix of so many px: those of all layers and models that have room."""
     n, centres = len(of.layers), of.centres
+    pitch = side / max(float(of.edges[-1] - of.edges[0]), 1.0)
+    if of.tree is None and len(of.blocks) > _FEW_MODELS:
+        return _family_labels(of, pitch)
     roomy = n <= _ROOMY or of.tree is not None  # there, no names of models stand beside them
     texts = layer_labels(of.layers, _LONG_TICK if roomy else _SHORT_TICK)
-    pitch = side / max(float(of.edges[-1] - of.edges[0]), 1.0)
     blocks = of.blocks if of.tree is None else [(0, n, "")]
     every = max(1, int(np.ceil(_LINE / pitch)))
     steps = [place for start, stop, _ in blocks for place in range(start, stop, every)]
@@ -245,19 +250,45 @@ def labels(of: Grid, side: float = SIDE) -> Labels:
     widest = _TICK_LETTER * max((width(texts[place]) for place in places), default=0) + 5
     upright = widest > pitch * every
     if of.tree is not None:
-        return Labels(ticks, upright, [], "along")
-    middles = np.array([float(centres[start] + centres[stop - 1]) / 2 for start, stop, _ in blocks])
-    room = min((stop - start) * pitch for start, stop, _ in blocks) / _LETTER
-    # Along the sides names may be a little shorter.
-    names = model_labels([model for *_, model in blocks], max(_SHORT, min(_NAME, int(room))))
-    if max(map(width, names)) <= room:
-        return Labels(ticks, upright, list(zip(middles.tolist(), names, strict=True)), "along")
+        return Labels(ticks, upright, [], "flat")
+    middles = [float(centres[start] + centres[stop - 1]) / 2 for start, stop, _ in blocks]
     names = model_labels([model for *_, model in blocks], _NAME)
-    # Names that would stand on each other are left out; the ticks go on.
-    block_places = _apart(range(len(blocks)), [], middles * pitch, _LINE + 3)
-    closest = float(np.diff(middles[block_places]).min() * pitch) if len(block_places) > 1 else side
-    lie: Literal["slanted", "upright"] = "slanted" if closest >= 2 * _LINE + 6 else "upright"
-    return Labels(ticks, upright, [(float(middles[k]), names[k]) for k in block_places], lie)
+    return Labels(ticks, upright, *_names_with_room(middles, names, pitch))
+
+
+def _family_labels(of: Grid, pitch: float) -> Labels:
+    """The families of many models, with the seed or step of each model as its tick."""
+    families = model_families(of.models)
+    family = {model: name for name, models in families.items() for model in models}
+    middles = [float(of.centres[start] + of.centres[stop - 1]) / 2 for start, stop, _ in of.blocks]
+    ticks: dict[str, list[Any]] = {"tickvals": [], "ticktext": []}
+    places: dict[str, list[float]] = {}
+    for middle, (*_, model) in zip(middles, of.blocks, strict=True):
+        places.setdefault(family[model], []).append(middle)
+        variant = families[family[model]][model]
+        if len(families[family[model]]) > 1 and variant:
+            ticks["tickvals"].append(middle)
+            ticks["ticktext"].append(variant.rpartition(" ")[2])
+    at = np.array(ticks["tickvals"]) * pitch
+    widest = _TICK_LETTER * max(map(width, ticks["ticktext"]), default=0) + 2
+    upright = bool(len(at) > 1 and np.diff(at).min() < widest)
+    middles = [float(np.mean(of_family)) for of_family in places.values()]
+    names = short_names(list(places), _NAME)
+    return Labels(ticks, upright, *_names_with_room(middles, names, pitch))
+
+
+def _names_with_room(
+    middles: Sequence[float], names: Sequence[str], pitch: float
+) -> tuple[list[tuple[float, str]], Literal["flat", "slanted", "upright"]]:
+    """The names that do not stand on each other, and how those below the matrix lie."""
+    at = np.array(middles) * pitch
+    kept = sorted(_apart(range(len(names)), [], at, _LINE + 3))
+    found = [(middles[place], names[place]) for place in kept]
+    wide = [_LETTER * width(names[place]) + 6 for place in kept]
+    steps = np.diff(at[kept])
+    if all(step >= (a + b) / 2 for step, a, b in zip(steps, wide, wide[1:], strict=False)):
+        return found, "flat"
+    return found, "slanted" if steps.min() >= 2 * _LINE + 6 else "upright"
 
 
 def _apart(places: Iterable[int], taken: Sequence[int], at: FloatArray, least: float) -> list[int]:

@@ -22,7 +22,7 @@ from typing import Any
 
 from mlem_core.base.labels import Names, distinct, with_layer
 from mlem_core.base.typing import Layer
-from mlem_core.figures.style import MODEL_COLORS, escape_text, shade, short_names
+from mlem_core.figures.style import MODEL_COLORS, TITLE, escape_text, shade, short_names
 
 TICK, _NAMED = 8, 12  # letters of a layer's name at a tick; layers that all have theirs
 _NAMES: ContextVar[Names] = ContextVar("names", default=Names())  # noqa: B039 (it is frozen)
@@ -121,6 +121,38 @@ def model_labels(names: Sequence[str], longest: int) -> list[str]:
     """Display names of models, at most so many letters each, all different."""
     called = distinct(names, [_NAMES.get().model(name) for name in names])
     return short_names(called, longest)
+
+
+def model_families(models: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Models by the names of their families, with what each is of its family, see `Names`."""
+    return _NAMES.get().families(models)
+
+
+def family_rows(models: Sequence[str], across: int) -> tuple[list[str], list[str], list[int]]:
+    """Rows of panels, a panel a model: those of one family beside each other, its name said once.
+
+    Returns
+    -------
+    the models in the order of their panels, the titles, and the number of panels in each row
+    """
+    families, order, titles, rows = model_families(models), list[str](), list[str](), list[int]()
+    alone = True  # whether the last row has models without relatives
+    for variants in families.values():
+        first, *others = variants
+        whole = distinct(models, [_NAMES.get().model(model) for model in models])
+        title = short_names([whole[models.index(first)]], TITLE)[0]
+        if others and variants[first] not in title:
+            title = f"{title}, {escape_text(variants[first])}"
+        order += variants
+        titles += [title, *(escape_text(variants[model]) for model in others)]
+        if others:
+            rows += [min(across, len(variants) - at) for at in range(0, len(variants), across)]
+        elif alone and rows and rows[-1] < across:
+            rows[-1] += 1
+        else:
+            rows.append(1)
+        alone = not others
+    return order, titles, rows
 
 
 def model_colors(models: Sequence[str]) -> list[str]:

@@ -125,12 +125,20 @@ def _arrange(figure: go.Figure, paper: Paper) -> go.Figure:
 
 
 def _letter(figure: go.Figure) -> None:
-    """Letter the panels that have a title."""
-    titles = [
-        annotation.yref.removeprefix("y").removesuffix(" domain")
-        for annotation in figure.layout.annotations
-        if annotation.name == PANEL_TITLE and annotation.text
-    ]
+    """Letter the panels that have a title; one that is too long for its panel has two lines."""
+    titles, raised = [], 0
+    for title in figure.layout.annotations:
+        if title.name == PANEL_TITLE and title.text:
+            ref = title.yref.removeprefix("y").removesuffix(" domain")
+            titles.append(ref)
+            room = inside(figure)[0] * np.ptp(figure.layout[f"xaxis{ref}"].domain or (0, 1))
+            if _LETTER * SIZE * width(html.unescape(title.text)) > room - 12:
+                title.text = title.text.replace(", ", "<br>", 1)
+            high = 16 * title.text.count("<br>")
+            if (figure.layout[f"yaxis{ref}"].domain or (0, 1))[1] > 0.99 and high > raised:
+                figure.layout.margin.t += high - raised
+                figure.layout.height += high - raised
+                raised = high
     look = {"xanchor": "right", "yanchor": "bottom", "xshift": -6, "yshift": 6}
     look["font"] = {"size": SIZE + 2}
     if 1 < len(titles) <= 26:
@@ -318,6 +326,8 @@ def _heights(
         wide = across * max(np.ptp(one.x.domain) for one in row)
         square = any(one.y.scaleanchor for one in row)
         limit = wide if square else 0.85 * wide if lines else np.inf
+        if all(one.x.visible is False for one in row):  # a list
+            limit = max(_list_height(figure, one) for one in row)
         high.append(min(limit, up * max(np.ptp(one.y.domain) for one in row)))
         names = max(_names(one.y)[1] for one in row)
         least.append(min(high[-1], max(_LEAST, names, square * _SMALLER * high[-1])))
@@ -359,6 +369,12 @@ def _footer_height(figure: go.Figure, panel: Panel) -> float:
         if one.yref == f"y{panel.ref} domain" and one.y == 0 and one.yanchor == "top":
             said = max(said, 5 + 17 * (1 + one.text.count("<br>")))
     return said + (_AXIS if axis.title.text else 0)
+
+
+def _list_height(figure: go.Figure, panel: Panel) -> float:
+    """px of the lines in a panel that has text alone."""
+    within = [one for one in figure.layout.annotations if one.yref == f"y{panel.ref} domain"]
+    return max((17.0 * (2 + one.text.count("<br>")) for one in within), default=0.0)
 
 
 def _title_height(figure: go.Figure, panel: Panel) -> float:

@@ -11,17 +11,17 @@ import plotly.graph_objects as go
 
 from mlem_core.analysis.flags import layer_reasons
 from mlem_core.analysis.results import Results
-from mlem_core.base.text import minus
+from mlem_core.base.text import fraction
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.captions import FLAGGED, FOLDS, basis_sentence, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure, held_out
 from mlem_core.figures.naming import (
     axis_title,
+    family_rows,
     feature_labels,
     feature_name,
     layer_in_model,
-    model_labels,
     model_name,
     named_layers,
 )
@@ -31,7 +31,6 @@ from mlem_core.figures.style import (
     NO_ANNOTATIONS,
     SIGNIFICANT,
     SYMBOLS,
-    TITLE,
     Annotations,
     Trace,
     as_numbers,
@@ -86,8 +85,8 @@ def profiles(
     none. A mark is open where the corrected p of its importance is above 0.05. The held-out ρ
     (dashed) and the ceiling (dotted) are in grey.
     """
-    models = list(dict.fromkeys(importance["model"]))
-    layout, places = panel_layout(model_labels(models, TITLE), height=360, across=across)
+    models, titles, rows = family_rows(list(dict.fromkeys(importance["model"])), across)
+    layout, places = panel_layout(titles, height=360, rows=rows)
     labels, colors = feature_labels(features, LEGEND), feature_colors(features)
     lines = profile_lines(importance, scores, annotations.intervals)
     highest = 1.05 * float(np.nanmax([line.mean.max() for line in lines.values()], initial=0.0))
@@ -353,7 +352,7 @@ def profile_table(results: Results) -> pd.DataFrame:
     """A row a layer: held-out ρ and the importance of each feature, as "mean (sd)" over folds."""
 
     def mean_sd(values: pd.Series[float]) -> str:
-        return minus(f"{values.mean():.3f} ({values.std():.3f})")
+        return f"{fraction(values.mean(), 3)} ({fraction(values.std(), 3)})"
 
     by = ["model", "layer"]
     scores = results.scores.groupby(by, sort=False)["rho"].agg(mean_sd).rename("ρ")
@@ -368,7 +367,7 @@ def profile_intervals(intervals: LayerIntervals, results: Results) -> pd.DataFra
     table = score_table(intervals, results.layers).table
     table = table[table["quantity"] != "ceiling"]
     cells = [
-        minus(f"{value:.3f} [{low:.3f}, {high:.3f}]")
+        f"{fraction(value, 3)} [{fraction(low, 3)}, {fraction(high, 3)}]"
         for value, low, high in zip(table["value"], table["lower"], table["upper"], strict=True)
     ]
     table = table.assign(cell=cells, feature=table["feature"].replace("", "ρ"))

@@ -14,7 +14,7 @@ from mlem_core.analysis.results import Results
 from mlem_core.base.labels import with_layer
 from mlem_core.base.text import fraction
 from mlem_core.base.typing import FloatArray, Layer, layer_name, parse_layer
-from mlem_core.figures.captions import FLAGGED, joined, tau_by_chance
+from mlem_core.figures.captions import joined, tau_by_chance
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.matrix import (
     MOST_CELLS,
@@ -36,10 +36,10 @@ from mlem_core.figures.matrix import (
 )
 from mlem_core.figures.naming import layer_labels, model_name
 from mlem_core.figures.style import (
-    AUDIT,
     DIVERGING,
-    INK,
     NO_ANNOTATIONS,
+    NOT_ABOVE_CHANCE,
+    SIGNIFICANT,
     SIZE,
     Annotations,
     Trace,
@@ -55,7 +55,6 @@ from mlem_core.figures.style import (
     scatter,
     similarity_axis,
     square_axes,
-    wrapped,
 )
 from mlem_core.measures.similarity import agreement
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
@@ -63,6 +62,7 @@ from mlem_core.pairs.similarities import RSA, SIMILARITIES
 Pair = tuple[Layer, Layer]
 # px; of a matrix that has the figure for itself, and of one of two below each other
 _ALONE, _COLUMN = 400, 340
+UNSURE = "not above chance"
 _IN_FULL = 60  # letters of a layer's name on hovering
 _LONG = 52  # letters of a title that do not fit over a matrix
 _SPACE = 0.06  # between two matrices, as a part of the whole width
@@ -88,43 +88,39 @@ def similarity_matrices(
         (`mlem_core.pairs.similarities`) in the place of RSA
     across : 2 beside each other, 1 below each other
     annotations : intervals (layer_a, layer_b, weighted_tau_lower, weighted_tau_upper, rsa_lower,
-        rsa_upper, rsa_p_corrected, see `mlem_core.inference.intervals`) are told on hovering;
-        flags are two mappings, "tau" and "rsa", of pairs of layers (in both orders), each drawn as
-        a dot in its cell
+        rsa_upper, rsa_p_corrected, see `mlem_core.inference.intervals`) are told on hovering; a
+        cell is grey where its RSA, or its τ, is not above chance
     order : "model", or "clustering": by average linkage on 1 − RSA, with its dendrogram beside
         the matrix of RSA and the models' colours along both
     """
     layers = [parse_layer(name) for name in rsa.index]
     of = grid(layers, order, rsa.to_numpy(dtype=np.float64))
     other = SIMILARITIES[str(rsa.columns.name or RSA)]
-    agnostic = Measure(other.name, other.name, other.title, other.unit, other.short)
+    agnostic = Measure(other.name, other.title, other.unit, other.short)
     matrices = []
     for square, measure in ((profiles, TAU), (rsa, agnostic)):
-        hover = interval_texts(annotations.intervals, profiles.index, measure.column)
-        flags = annotations.flags.get(measure.key, {})
-        flags = {pair: f"flagged: {why}" for pair, why in flags.items() if why}
-        matrices.append(Matrix(measure, square.to_numpy(dtype=np.float64), hover, flags))
+        hover, unsure = interval_texts(annotations.intervals, profiles.index, measure.column)
+        matrices.append(Matrix(measure, square.to_numpy(dtype=np.float64), hover, unsure))
     return matrix_figure(of, matrices, "row" if across == 2 else "column")
 
 
 class Measure(NamedTuple):
-    key: str  # in the flags
     column: str  # begins its columns in the table of intervals
     title: str
     unit: str
     short: str
 
 
-TAU = Measure("tau", "weighted_tau", "by feature importance", "weighted Kendall τ", "τ")
+TAU = Measure("weighted_tau", "by feature importance", "weighted Kendall τ", "τ")
 
 
 class Matrix(NamedTuple):
-    """The values of a measure, and of each cell what hovering adds and why it is flagged."""
+    """The values of a measure; of each cell what hovering adds and whether chance reaches it."""
 
     measure: Measure
     values: FloatArray
     hover: Any = None
-    flags: Mapping[Pair, str] = NO_ANNOTATIONS.flags
+    unsure: Any = None
 
 
 Arrangement = Literal["alone", "row", "column"]
@@ -133,7 +129,7 @@ Arrangement = Literal["alone", "row", "column"]
 def matrix_figure(
     of: Grid, matrices: Sequence[Matrix], arranged: Arrangement, pair: Pair | None = None
 ) -> go.Figure:
-    """The matrices beside or below each other; one alone has neither title nor dots."""
+    """The matrices beside or below each other; one alone has no title."""
     around, several = labels(of, _COLUMN if arranged == "column" else SIDE), arranged != "alone"
     refs = list(map(panel_ref, range(len(matrices))))
     layout = quiet_layout(_ALONE, refs) | {"annotations": []}
@@ -149,7 +145,7 @@ def matrix_figure(
         for matrix in matrices
     ]
     for place, (ref, matrix) in enumerate(zip(refs, matrices, strict=True)):
-        drawn = _matrix_traces(of, matrix, dots=several)
+        drawn = _matrix_traces(of, matrix)
         if of.mixed:
             drawn.append(model_strip(of))
         if matrix.measure is not TAU and tree:
@@ -159,10 +155,10 @@ def matrix_figure(
             look = {"yanchor": "top", "font": {"size": SIZE - 2}}
             layout["annotations"].append(note(scale, (of.span[1] + end) / 2, 0, ref, "y", **look))
         traces += place_in_panel(ref, drawn)
-        left = place == 0 or arranged == "column"
-        # Below each other there is little room at their sides.
-        side_by_side = left and arranged != "column"
-        layout["annotations"] += around.annotations(ref, left=side_by_side)
+        # Beside each other the first has the names at its side, below each other the last below it.
+        left, last = place == 0 or arranged == "column", matrix is matrices[-1]
+        below = last or arranged != "column"
+        layout["annotations"] += around.annotations(ref, left=left, below=below)
         if several:
             title = ": ".join(filter(None, (matrix.measure.title, matrix.measure.unit)))
             middle = {"x": float(of.edges[[0, -1]].mean()), "xref": f"x{ref}"}
@@ -175,12 +171,14 @@ def matrix_figure(
             layout["annotations"] += texts
         ticks = {**around.ticks, "tickfont": {"size": TICK}}
         up, angle = (of.span[1], float(of.edges[0])), -90 if around.upright else 0
-        square_axes(layout, ref, ticks, ends[place], up, angle, beside=left)
+        square_axes(layout, ref, ticks, ends[place], up, angle, beside=left, below=below)
     if len(of.layers) > MOST_POINTS:
         layout["hoverdistance"] = -1  # points are far apart
-    _arrange(layout, of, arranged, ends, around.below)
+    _arrange(layout, of, arranged, ends)
     units = "; ".join(matrix.measure.unit or matrix.measure.short for matrix in matrices)
-    _set_scale(layout, of, arranged, around, units)
+    unsure = any(trace["name"] == UNSURE for trace in traces)
+    lowest = min(float(np.nanmin(matrix.values, initial=0.0)) for matrix in matrices)
+    _set_scale(layout, of, arranged, around, units, unsure=unsure, low=-(lowest < -0.05))
     # Checking each property would take half of the time; the tests check them.
     return go.Figure(traces, layout, _validate=False)
 
@@ -190,7 +188,6 @@ def _arrange(
     of: Grid,
     arranged: Arrangement,
     ends: Sequence[tuple[float, float]],
-    below: int,
 ) -> None:
     """Set the places of the matrices, all of one size, and the height of all."""
     if arranged == "alone":
@@ -205,7 +202,7 @@ def _arrange(
     else:
         start, end = ends[0]
         side = round(_COLUMN * (of.edges[-1] - of.edges[0]) / (end - start))
-        layout["height"] = 2 * side + below + 44
+        layout["height"] = 2 * side + 44
         part = side / layout["height"]
         layout["yaxis"]["domain"], layout["yaxis2"]["domain"] = [1 - part, 1], [0, part]
         layout["xaxis"]["domain"] = layout["xaxis2"]["domain"] = [0, 1]
@@ -213,22 +210,30 @@ def _arrange(
 
 
 def _set_scale(
-    layout: dict[str, Any], of: Grid, arranged: Arrangement, around: Labels, units: str
+    layout: dict[str, Any],
+    of: Grid,
+    arranged: Arrangement,
+    around: Labels,
+    units: str,
+    *,
+    unsure: bool,
+    low: int,
 ) -> None:
-    """The colour scale of all matrices, below them, and the margins."""
+    """The colour scale of all matrices from `low` to 1, the key of other colours, the margins."""
     below = around.below
-    if of.mixed:
-        text = model_key(of, 100 if arranged == "row" else 48)
+    keys = [model_key(of, 100 if arranged == "row" else 48)] * of.mixed
+    keys += [f'<span style="color:{NOT_ABOVE_CHANCE}">■</span> {UNSURE}'] * unsure
+    if keys:
+        text = "<br>".join(keys)
         lies: dict[str, Any] = {"yanchor": "top", "yshift": -below}
         layout["annotations"].append(note(text, 0.5, 0, xref="paper", yref="paper", **lies))
         below += 20 * (text.count("<br>") + 1)
     below += 60
     top = 8 if arranged == "alone" else 40
-    left = round(14 + around.tick_width) if arranged == "column" else around.left
-    layout["margin"] = {"l": left, "r": 16, "t": top, "b": below}
+    layout["margin"] = {"l": around.left, "r": 16, "t": top, "b": below}
     layout["height"] += top + below
     length = 0.4 if arranged == "row" else 0.8
-    layout["coloraxis"] = similarity_axis(layout["height"], 0.5, length, units)
+    layout["coloraxis"] = similarity_axis(layout["height"], 0.5, length, units, low)
 
 
 def set_scale(figure: go.Figure, ticks: Mapping[float, str], colors: Any = DIVERGING) -> None:
@@ -238,29 +243,19 @@ def set_scale(figure: go.Figure, ticks: Mapping[float, str], colors: Any = DIVER
     figure.update_layout(coloraxis=axis)
 
 
-def _matrix_traces(of: Grid, matrix: Matrix, *, dots: bool) -> list[Trace]:
-    """The heatmap, points for hovering and selecting, and a dot in each flagged cell."""
-    measure = matrix.measure
+def _matrix_traces(of: Grid, matrix: Matrix) -> list[Trace]:
+    """The heatmap, grey where chance reaches as far, and points for hovering and selecting."""
     z, edges = of.drawn(matrix.values)
-    drawn = {"z": z, "x": edges, "y": edges, "name": measure.title}
-    heatmap = {"type": "heatmap", **drawn, "coloraxis": "coloraxis", "hoverinfo": "skip"}
-    place = {layer: at for at, layer in enumerate(of.layers)}
-    flagged = {
-        (place[a], place[b]): why
-        for (a, b), why in matrix.flags.items()
-        if a in place and b in place
-    }
-    points = _points(of, matrix, flagged)
-    if not dots or not flagged:
-        return [heatmap, points]
-    # Seen on the light cells and on the dark ones.
-    look = {"size": 4, "color": INK, "line": {"color": "white", "width": 1}}
-    named = {"showlegend": False, "name": f"{AUDIT} {measure.title}"}
-    rows, columns = (of.centres[list(side)] for side in zip(*flagged, strict=True))
-    return [heatmap, points, scatter(columns, rows, marker=look, **named)]
+    drawn: Trace = {"type": "heatmap", "x": edges, "y": edges, "hoverinfo": "skip"}
+    traces: list[Trace] = [drawn | {"z": z, "name": matrix.measure.title, "coloraxis": "coloraxis"}]
+    if matrix.unsure is not None and len(of.layers) <= MOST_CELLS and np.any(matrix.unsure):
+        grey, _ = of.drawn(np.where(matrix.unsure, 0.0, np.nan))
+        colors = [[0, NOT_ABOVE_CHANCE], [1, NOT_ABOVE_CHANCE]]
+        traces.append(drawn | {"z": grey, "name": UNSURE, "colorscale": colors, "showscale": False})
+    return [*traces, _points(of, matrix)]
 
 
-def _points(of: Grid, matrix: Matrix, flagged: Mapping[tuple[int, int], str]) -> Trace:
+def _points(of: Grid, matrix: Matrix) -> Trace:
     """A point a cell, never seen; the nearest one answers for it.
 
     Of more than `MOST_POINTS` layers, a point for two runs of layers: its mean, and its two most
@@ -280,7 +275,6 @@ def _points(of: Grid, matrix: Matrix, flagged: Mapping[tuple[int, int], str]) ->
         texts = as_numbers(values.ravel())
         hover = [
             f"{names[i]} and {names[j]}<br>{unit} = {text}{more[i, j]}"
-            + (f"<br>{wrapped(flagged[i, j])}" if (i, j) in flagged else "")
             for i, j, text in zip(rows.tolist(), columns.tolist(), texts, strict=True)
         ]
     else:
@@ -310,22 +304,27 @@ def _points(of: Grid, matrix: Matrix, flagged: Mapping[tuple[int, int], str]) ->
     }
 
 
-def interval_texts(table: pd.DataFrame | None, names: pd.Index, measure: str) -> np.ndarray:
-    """(n_layers, n_layers) what hovering over a cell says of its interval and test."""
+def interval_texts(table: pd.DataFrame | None, names: pd.Index, measure: str) -> tuple[Any, Any]:
+    """(n_layers, n_layers) what hovering over a cell says of its interval and test, and whether
+    chance reaches as far."""
     texts = np.full((len(names), len(names)), "", dtype=object)
+    unsure = np.zeros(texts.shape, dtype=bool)
     if table is None or f"{measure}_lower" not in table:
-        return texts
+        return texts, unsure
     low, high = (as_numbers(table[f"{measure}_{end}"].to_numpy()) for end in ("lower", "upper"))
     pairs = zip(low, high, strict=True)
     told = np.array([f"<br>95 % CI {a} to {b}" for a, b in pairs], dtype=object)
+    chance = table[f"{measure}_lower"].to_numpy() <= 0
     if f"{measure}_p_corrected" in table:
         tests = table[f"{measure}_p_corrected"].map(as_p)
         told += ("<br>other than 0: p " + tests + " (corrected)").to_numpy(dtype=object)
+        chance = table[f"{measure}_p_corrected"].to_numpy() >= SIGNIFICANT
     if measure != TAU.column and "chosen_from" in table:
         told += [f"<br>the largest of {n:,} pairs" * (n > 0) for n in table["chosen_from"]]
     a, b = (names.get_indexer(table[side]) for side in ("layer_a", "layer_b"))
     texts[a, b] = texts[b, a] = told
-    return texts
+    unsure[a, b] = unsure[b, a] = chance
+    return texts, unsure
 
 
 @figure(
@@ -341,10 +340,9 @@ def draw_similarity(context: FigureContext) -> RenderedFigure | None:
     if not context.several:
         return None
     results, other, tested = context.results, context.compared, context.similarity_tests
-    measures, square = ["rsa", "tau"], results.similarity_rsa
+    square = results.similarity_rsa
     if other is not None:
-        measures, square, tested = ["tau"], other.square, None
-    flags = {measure: context.reasons(measure) for measure in measures}
+        square, tested = other.square, None
     across = 1 if context.drawing.screen or context.drawing.narrow else 2
     data = None if tested is None else tested.table
     drawn = similarity_matrices(
@@ -352,19 +350,19 @@ def draw_similarity(context: FigureContext) -> RenderedFigure | None:
         square,
         across=across,
         order="clustering" if context.drawing.options.get("order") == "clustering" else "model",
-        annotations=Annotations(data, flags),
+        annotations=Annotations(data),
     )
     return RenderedFigure(
         drawn,
         "Similarity of every two layers" + (f" ({other.similarity.short})" if other else ""),
-        similarity_caption(context, flagged=other is None and any(flags.values())),
+        similarity_caption(context),
         pairs_of_layers(results, *([] if other is None else [square])) if data is None else data,
         None if data is None else tested_pairs(data),
     )
 
 
-def similarity_caption(context: FigureContext, *, flagged: bool) -> str:
-    """Caption of the two matrices of similarity; an audit may have flagged pairs."""
+def similarity_caption(context: FigureContext) -> str:
+    """Caption of the two matrices of similarity."""
     results, other, intervals = context.results, context.compared, ""
     agnostic = "RSA"
     agrees, tested = results.agreement, context.similarity_tests
@@ -379,7 +377,7 @@ def similarity_caption(context: FigureContext, *, flagged: bool) -> str:
         "Cells: means over runs of layers." * (len(results.similarity_rsa) > MOST_CELLS),
         "" if other is None else other.similarity.no_terms,
         tau_by_chance(results.n_profile_features),
-        f"Dots: {FLAGGED}." if flagged else "",
+        "Grey: RSA with corrected p ≥ .05, or τ whose interval has 0." if intervals else "",
         intervals,
         context.basis,
     )

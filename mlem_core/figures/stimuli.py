@@ -60,7 +60,7 @@ def feature_correlations(square: pd.DataFrame) -> go.Figure:
     at = {"x": np.arange(n - 1), "y": np.arange(n - 1), "xgap": 2, "ygap": 2}
     template = "%{text}" if n <= _NUMBERED else None
     cells = heatmap(z, hover, **at, text=text, texttemplate=template, coloraxis="coloraxis")
-    ticks = {-1: "−1", -0.5: "−0.5", 0: "0", 0.5: "0.5", 1: "1"}
+    ticks = {value: short(value) for value in (-1.0, -0.5, 0.0, 0.5, 1.0)}
     axis = color_axis(-1, 1, ticks, title=bar_title("Pearson r"), thickness=12)
     figure = go.Figure([cells], {"coloraxis": axis})
     quiet(figure, height=max(360, 130 + round(n * min(36.0, max(13.0, 560 / n)))))

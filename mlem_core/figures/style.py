@@ -38,6 +38,12 @@ _SIGNED = (
 )
 DIVERGING = [[at / 8, color] for at, color in enumerate(_SIGNED[::-1])]
 
+# Of similarities, as on the canvas: from a light 0 to a dark 1, brown below 0.
+_SIMILAR = ("#D7E6F3", "#8FBBDF", "#3B85BD", "#08406F")
+SIMILARITY: list[list[Any]] = [[0.0, "#963F0F"], [0.25, "#E9A066"], [0.5, "#F3F5F8"]]
+SIMILARITY += [[0.625 + at / 8, color] for at, color in enumerate(_SIMILAR)]
+NOT_ABOVE_CHANCE = "#C9CDD3"
+
 # On a dark page both ends are light.
 _DARK = ("#C3DAEA", "#7FB0D6", "#3B7DB8", "#24486F", "#20262D", "#5E3A1C", "#A8642D", "#E9A066")
 DARK = [[at / 8, color] for at, color in enumerate(("#F6D3B3", *_DARK[::-1]))]
@@ -180,7 +186,13 @@ def short_names(names: Sequence[str], longest: int = 14) -> list[str]:
 
 
 def panel_layout(
-    titles: Sequence[str], *, height: int, across: int = 3, apart: float = 0.05, below: float = 104
+    titles: Sequence[str],
+    *,
+    height: int,
+    across: int = 3,
+    apart: float = 0.05,
+    below: float = 104,
+    rows: Sequence[int] = (),
 ) -> tuple[dict[str, Any], list[tuple[str, bool]]]:
     """Layout of a figure with a panel a title, at most `across` in a row.
 
@@ -188,25 +200,27 @@ def panel_layout(
     ----------
     apart : what is between two panels, as a share of the width; more where each has numbers
     below : px between two rows, for ticks, the axis title and the next panel's title
+    rows : number of panels in each row, where that is not `across`
 
     Returns
     -------
     the layout, and of each panel its `panel_ref` and whether it begins a row
     """
-    columns = max(1, min(len(titles), across))
-    rows = max(1, math.ceil(len(titles) / columns))
+    columns = max(1, max(rows, default=min(len(titles), across)))
+    rows = rows or [columns] * max(1, math.ceil(len(titles) / columns))
+    cells = [(row, column) for row, n in enumerate(rows) for column in range(n)][: len(titles)]
     refs = list(map(panel_ref, range(len(titles))))
-    layout = quiet_layout(height * rows + 60, refs)
-    gap = below / (height * rows - 24)
-    wide, high = (1 - apart * (columns - 1)) / columns, (1 - gap * (rows - 1)) / rows
-    for place, ref in enumerate(refs):
-        left, top = place % columns * (wide + apart), 1 - place // columns * (high + gap)
+    layout = quiet_layout(height * len(rows) + 60, refs)
+    gap = below / (height * len(rows) - 24)
+    wide, high = (1 - apart * (columns - 1)) / columns, (1 - gap * (len(rows) - 1)) / len(rows)
+    for (row, column), ref in zip(cells, refs, strict=True):
+        left, top = column * (wide + apart), 1 - row * (high + gap)
         layout[f"xaxis{ref}"]["domain"] = [left, min(1.0, left + wide)]
         layout[f"yaxis{ref}"]["domain"] = [max(0.0, top - high), top]
     layout["annotations"] = list(map(panel_title, titles, refs))
     # Swatches of lines as they are drawn: their dashes distinguish features of one colour.
     layout["legend"]["itemsizing"] = "trace"
-    return layout, [(ref, place % columns == 0) for place, ref in enumerate(refs)]
+    return layout, [(ref, column == 0) for (_, column), ref in zip(cells, refs, strict=True)]
 
 
 def panel_ref(place: int) -> str:
@@ -230,6 +244,7 @@ def quiet_layout(height: int, refs: Sequence[str] = ("",)) -> dict[str, Any]:
         "automargin": True,
         "showline": False,
         "ticks": "",
+        "labelalias": WITHOUT_ZERO,
     }
     axes: dict[str, Any] = {}
     for ref in refs:
@@ -330,10 +345,17 @@ def horizontal_colorbar(height: float, x: float, length: float) -> dict[str, Any
     return across | {"y": 12 / height, "yref": "container", "yanchor": "bottom", "ypad": 0}
 
 
-def similarity_axis(height: float, x: float, length: float, unit: str) -> dict[str, Any]:
-    """The colour axis of similarities from −1 to 1; its unit is below its numbers."""
-    ticks, font = {-1.0: "−1", 0.0: f"0<br>{unit}", 1.0: "1"}, {"size": SIZE - 1}
-    return color_axis(-1, 1, ticks, **horizontal_colorbar(height, x, length), tickfont=font)
+def similarity_axis(
+    height: float, x: float, length: float, unit: str, low: int = -1
+) -> dict[str, Any]:
+    """The colour axis of similarities from `low`, which is −1 or 0, to 1; its unit is below it."""
+    font, bar = {"size": SIZE - 1}, horizontal_colorbar(height, x, length)
+    if low:
+        ticks = {-1.0: "−1", 0.0: f"0<br>{unit}", 1.0: "1"}
+        return color_axis(-1, 1, ticks, SIMILARITY, **bar, tickfont=font)
+    ticks = {0.0: "0", 0.5: f".5<br>{unit}", 1.0: "1"}
+    colors = [[2 * at - 1, color] for at, color in SIMILARITY[2:]]
+    return color_axis(0, 1, ticks, colors, **bar, tickfont=font)
 
 
 def flag_trace(x: Sequence[float], y: Sequence[float], hover: Sequence[str]) -> dict[str, Any]:
@@ -354,12 +376,13 @@ def marker_symbol(place: int, again: int) -> str:
 
 
 def whole_layers(layers: pd.Series) -> dict[str, Any]:
-    """Whole numbers on an axis of layers, few enough to read."""
+    """Whole numbers on an axis of layers: the first, the last, and few enough between them."""
     low, high = int(layers.min()), int(layers.max())
-    step = next(s for s in (1, 2, 5, 10, 20, 50, 100, 10**9) if (high - low) / s <= 8)
-    ticks = [low, *range(low - low % step + step, high + 1, step)]
+    step = next(s for s in (1, 2, 5, 10, 20, 50, 100, 10**9) if (high - low) / s <= 4)
+    between = range(low - low % step + step, high, step)
+    ticks = {low, high, *(n for n in between if min(n - low, high - n) > 0.6 * step)}
     return {
-        "tickvals": ticks,
+        "tickvals": sorted(ticks),
         "range": [low - 0.5, high + 0.5] if high == low else None,
         "showgrid": False,
     }
@@ -395,7 +418,30 @@ def wrapped(text: str) -> str:
 
 
 def short(value: float) -> str:
-    return minus(f"{value:.3g}") if abs(value) < 1e4 else f"{value:.0f}"
+    """A number with three digits at most, without a 0 before the point: ".45", "−.05", "12"."""
+    text = minus(f"{value:.3g}") if abs(value) < 1e4 else f"{value:.0f}"
+    return text.replace("0.", ".", 1) if abs(value) < 1 else text
+
+
+# What Plotly writes beside its own ticks, and what stands there instead: ".5", "−.05".
+WITHOUT_ZERO = {
+    minus(f"{sign * step * k:.3g}"): short(sign * step * k)
+    for step, most in ((0.05, 19), (0.02, 10), (0.01, 10), (0.005, 10), (0.001, 10))
+    for k in range(1, most + 1)
+    for sign in (1, -1)
+}
+
+
+def round_ticks(low: float, high: float) -> dict[str, list[Any]]:
+    """Places and texts of the ticks of an axis: round numbers, about five of them."""
+    if not math.isfinite(high - low):
+        return {"tickvals": [], "ticktext": []}
+    least = (high - low) / 5 or 1.0
+    size = 10.0 ** math.floor(math.log10(least))
+    step = next(size * k for k in (1, 2, 5, 10) if size * k >= least)
+    first, last = math.ceil(low / step), math.floor(high / step)
+    places = [round(step * k, 12) for k in range(first, last + 1)]
+    return {"tickvals": places, "ticktext": list(map(short, places))}
 
 
 def as_number(value: float, digits: int = 3) -> str:

@@ -9,11 +9,12 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.base.labels import distinct
+from mlem_core.base.text import fraction, listed
 from mlem_core.base.typing import parse_layer
 from mlem_core.figures.captions import chance_sentence
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.matrix import block_runs, run_means
-from mlem_core.figures.naming import feature_labels, feature_name, layer_titles, model_labels
+from mlem_core.figures.naming import feature_labels, feature_name, layer_titles, model_families
 from mlem_core.figures.style import (
     CLEAR,
     TITLE,
@@ -26,12 +27,14 @@ from mlem_core.figures.style import (
     panel_layout,
     place_in_panel,
     short,
+    short_names,
     square_axes,
 )
 from mlem_core.measures.decomposition import UNEXPLAINED, Decomposition, decompose
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 
-# A contribution this small is next to nothing; a scale goes at least so far.
+# A contribution this small is next to nothing: a scale goes at least so far, and a term that is
+# smaller everywhere has no panel.
 LEAST_SPAN = 0.05
 _CROWDED, _SMALL = 8, 10  # models, and px of their names
 # Names are no part of the template: they may have its signs.
@@ -74,11 +77,20 @@ def term_matrices(
         (int(np.searchsorted(starts, start)), int(np.searchsorted(starts, stop)), model)
         for start, stop, model in blocks
     ]
+    # The name of a family stands once, at the middle of its models.
+    families = model_families([model for *_, model in blocks])
+    family = {model: name for name, models in families.items() for model in models}
+    middles: dict[str, list[float]] = {}
+    for start, stop, model in blocks:
+        middles.setdefault(family[model], []).append((start + stop - 1) / 2)
+    of_block = [family[model] for *_, model in blocks]
+    first = [at for at, name in enumerate(of_block) if at == 0 or name != of_block[at - 1]]
+    family_blocks = [blocks[at] for at in first]
     # Many names do not fit a narrow panel.
-    crowded = len(blocks) > _CROWDED
+    crowded = len(families) > _CROWDED
     shared = {
-        "tickvals": [(start + stop - 1) / 2 for start, stop, _ in blocks],
-        "ticktext": model_labels([model for *_, model in blocks], 14),
+        "tickvals": [sum(places) / len(places) for places in middles.values()],
+        "ticktext": short_names(list(middles), 14),
         **CLEAR,
         **({"tickfont": {"size": _SMALL}} if crowded else {}),
     }
@@ -86,7 +98,7 @@ def term_matrices(
     edges: list[dict[str, Any]] = []
     traces: list[Trace] = []
     # Names stand below the last row; between the others they would lie on titles.
-    for left, (term, square), (ref, first) in zip(
+    for left, (term, square), (ref, begins) in zip(
         range(len(terms), 0, -1), terms.items(), places, strict=True
     ):
         scale = "coloraxis2" if term == UNEXPLAINED else "coloraxis"
@@ -97,11 +109,11 @@ def term_matrices(
         named |= {"x": called, "y": called, "hovertemplate": HOVER}
         trace = {"type": "heatmap", "z": values.astype(np.float32), "hoverongaps": False}
         traces += place_in_panel(ref, [trace | named])
-        edges += block_edges(blocks, ref)
+        edges += block_edges(family_blocks, ref)
         ends = [-0.5, len(parts) - 0.5]
-        angle = 0 if len(blocks) < 3 else -90 if crowded or narrow else -40
+        angle = 0 if len(families) < 3 else -90 if crowded or narrow else -40
         below = left <= across
-        square_axes(layout, ref, shared, ends, ends[::-1], angle, below=below, beside=first)
+        square_axes(layout, ref, shared, ends, ends[::-1], angle, below=below, beside=begins)
     layout |= {"shapes": edges, "margin": layout["margin"] | {"b": 158}}
     layout["height"] += 110
     for place, (scale, most) in enumerate(scales.items()):
@@ -125,13 +137,17 @@ def draw_why_layers(context: FigureContext) -> RenderedFigure | None:
         return None
     layers, compared = list(context.selection.layers), context.compared
     split = decomposition(context)
+    matrices = {term: split.matrix(term, layers) for term in split.names}
+    empty = [term for term, square in matrices.items() if _is_empty(square)]
+    drawn = {term: square for term, square in matrices.items() if term not in empty} or matrices
+    left_out = listed([context.names.feature(term) for term in empty if term not in drawn])
     similarity = SIMILARITIES[RSA] if compared is None else compared.similarity
     means = models_alike(context)
-    many, narrow = len({model for model, _ in layers}) > _CROWDED, context.drawing.narrow
-    across = 2 if narrow and (context.drawing.screen or many) else 3 if narrow else 4
+    narrow = context.drawing.narrow
+    across = 3 if narrow else 4
     return RenderedFigure(
         term_matrices(
-            {term: split.matrix(term, layers) for term in split.names},
+            drawn,
             across,
             similarity.unit,
             narrow=narrow,
@@ -139,11 +155,18 @@ def draw_why_layers(context: FigureContext) -> RenderedFigure | None:
         "Contributions to the similarity of every two layers",
         f"Contributions to the {similarity.called} of every two layers (Shapley values, "
         "cross-fitted), and the unexplained part. Blue: more similar; brown: less similar. "
-        f"{chance_sentence(context.chance)} {context.basis_sentence}",
+        + f"Below {fraction(LEAST_SPAN)} and left out: {left_out}. " * bool(left_out)
+        + f"{chance_sentence(context.chance)} {context.basis_sentence}",
         split.table(layers).rename(columns={"rsa": similarity.name}),
         # A row two models: of these there are more than terms.
         means.set_index("term").T.rename_axis("models").rename_axis(columns=None).reset_index(),
     )
+
+
+def _is_empty(square: pd.DataFrame) -> bool:
+    """Whether no contribution to the similarity of two different layers would be seen."""
+    off = ~np.eye(len(square), dtype=bool)
+    return bool(np.nanmax(np.abs(square.to_numpy(dtype=np.float64)[off]), initial=0.0) < LEAST_SPAN)
 
 
 def decomposition(context: FigureContext) -> Decomposition:

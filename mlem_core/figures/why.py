@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,6 +25,7 @@ from mlem_core.figures.style import (
     names_along,
     note,
     quiet_layout,
+    round_ticks,
     shape,
 )
 from mlem_core.inference.explanation_text import settled
@@ -83,7 +83,7 @@ def waterfall(
     layout["yaxis"] |= names_along(names, range=[len(terms) + 0.6, -0.6])
     layout["xaxis"] |= {
         # No line of the grid goes through the numbers on the right.
-        "tickvals": _ticks(low, high),
+        **round_ticks(low, high),
         "zeroline": True,
         "showgrid": True,
         "range": [low - 0.04 * span, edge + 0.14 * span],
@@ -104,17 +104,6 @@ def waterfall(
 _BAR = {"type": "bar", "orientation": "h", "width": 0.72, "hoverinfo": "text", "showlegend": False}
 
 
-def _ticks(low: float, high: float) -> list[float]:
-    """Round numbers from low to high, about five of them."""
-    if not math.isfinite(high - low):
-        return []
-    least = (high - low) / 5 or 1.0
-    size = 10.0 ** math.floor(math.log10(least))
-    step = next(size * k for k in (1, 2, 5, 10) if size * k >= least)
-    first, last = math.ceil(low / step), math.floor(high / step)
-    return [round(step * k, 12) for k in range(first, last + 1)]
-
-
 def _term_bars(terms: pd.DataFrame, ends: np.ndarray, features: Sequence[str]) -> dict[str, Any]:
     """A bar a term, each from where the one before it ended, with its interval where known."""
     values = terms["value"].to_numpy(dtype=np.float64)
@@ -132,13 +121,12 @@ def _term_bars(terms: pd.DataFrame, ends: np.ndarray, features: Sequence[str]) -
         ]
         error = error_bar(values, low, high, thickness=1.2, width=4, color=LINE)
         error |= {end: np.nan_to_num(error[end]) for end in ("array", "arrayminus")}
+    # What is no feature is pale, with an outline.
+    pale = is_identity(terms) | (terms["term"] == UNEXPLAINED)
+    fills = zip((colors.get(term, GREY) for term in terms["term"]), pale, strict=True)
     marker = {
-        "color": [faded(colors.get(term, GREY), 0.85) for term in terms["term"]],
-        "line": {"width": 0},
-        # What is no feature is hatched.
-        "pattern": {
-            "shape": np.select([is_identity(terms), terms["term"] == UNEXPLAINED], [".", "/"], "")
-        },
+        "color": [faded(color, 0.2 if light else 0.85) for color, light in fills],
+        "line": {"width": pale.astype(int).to_numpy(), "color": GREY},
     }
     at = {"y": np.arange(len(terms)), "x": values, "base": [0.0, *ends[:-1].tolist()]}
     named = {"customdata": terms["term"].to_numpy(dtype=object), "name": "terms"}

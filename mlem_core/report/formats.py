@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.parameters import Registry
+from mlem_core.base.text import fraction
 from mlem_core.extending import entry_modules
 from mlem_core.figures.context import RenderedFigure
 from mlem_core.figures.export import as_file
@@ -226,10 +227,9 @@ def _cell(value: Any, column: str) -> str:
         return str(value)
     if isinstance(value, float | np.floating) and np.isfinite(value):
         if column in _P and 0 <= value < 0.001:
-            return "$<0.001$"
-        text = f"{value:.3f}"
-        negative = text.startswith("-") and float(text) != 0
-        return f"${text}$" if negative else text.removeprefix("-")
+            return "$<.001$"
+        text = fraction(float(value), 3)
+        return f"${text.replace('−', '-')}$" if text.startswith("−") else text
     if isinstance(value, int | np.integer):
         return f"${value}$" if value < 0 else str(value)
     return escape(value)

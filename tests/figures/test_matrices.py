@@ -9,14 +9,15 @@ from helpers.figure_tables import FEATURES, layer_map_of, named, of_type, square
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from mlem_core.figures.maps import layer_maps
+from mlem_core.base.typing import parse_layer
+from mlem_core.figures.maps import layer_maps, nearest_layers
+from mlem_core.figures.matrix import grid, labels
 from mlem_core.figures.similarity import similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations
 from mlem_core.figures.style import Annotations
 from mlem_core.figures.terms import term_matrices
 
 COUNTS = {"m:x": 12, "b": 31}
-PAIR = (("a", 1), ("b", 0))
 ORDERS = pytest.mark.parametrize("order", ["model", "clustering"])
 
 
@@ -98,16 +99,47 @@ def test_the_order_by_clustering_is_that_of_scipy_with_its_tree():
     np.testing.assert_allclose(np.sort(far), tree[:, 2])
 
 
-def test_flags_of_the_audit_stand_at_their_pairs():
+def test_cells_that_chance_reaches_are_grey_and_have_a_key():
     square = square_of({"a": 2, "b": 1})
-    marks = Annotations(flags={"rsa": {PAIR: "<x> changes", PAIR[::-1]: "<x> changes"}})
-    figure = similarity_matrices(square, square, annotations=marks)
-    (dots,) = [trace for trace in figure.data if (trace.name or "").startswith("flagged")]
-    at = places_of(cells(figure)[1], PAIR, PAIR[::-1])
-    places = {(round(float(x), 3), round(float(y), 3)) for x, y in zip(dots.x, dots.y, strict=True)}
-    assert places == at and dots.xaxis == "x2"
-    said = [sum("&lt;x&gt; changes" in one for one in each.hovertext) for each in cells(figure)]
-    assert said == [0, 2]
+    ends = {"weighted_tau_lower": [0.1, -0.1], "weighted_tau_upper": 0.3, "rsa_lower": 0.1}
+    pairs = {"layer_a": ["a:0", "a:1"], "layer_b": "b:0", "rsa_upper": 0.3}
+    table = pd.DataFrame({**pairs, **ends, "rsa_p_corrected": [0.06, 0.04]})
+    figure = similarity_matrices(square, square, annotations=Annotations(table))
+    grey = {"x": {("a:1", "b:0")}, "x2": {("a:0", "b:0")}}
+    for heat, points in zip(named(figure, "not above chance"), cells(figure), strict=True):
+        pairs = {
+            tuple(sorted(f"{model}:{layer}" for model, layer in both))
+            for place, both, _ in meetings(points)
+            if np.isfinite(painted(heat, place))
+        }
+        assert pairs == grey[heat.xaxis]
+    assert any("not above chance" in note.text for note in figure.layout.annotations)
+
+
+def test_names_of_families_stand_once_and_their_seeds_inside_them():
+    counts = {"a": 3, "a@seed1": 3, "a@seed2": 3, "b@step8": 2, "b": 2, "c": 4}
+    of = grid([parse_layer(name) for name in square_of(counts).index], "model", np.eye(17))
+    around = labels(of)
+    assert around.ticks["ticktext"] == ["0", "1", "2", "8", "trained"]
+    assert [name for _, name in around.names] == ["a", "b", "c"]
+    middles = {name: middle for middle, name in around.names}
+    assert middles["a"] == pytest.approx(around.ticks["tickvals"][1])
+    assert list(labels(grid([("a", 0), ("b", 1)], "model", np.eye(2))).ticks["ticktext"]) == [
+        "0",
+        "1",
+    ]
+
+
+def test_the_nearest_layers_are_those_of_another_family():
+    square = square_of({"a": 2, "a@seed1": 1, "b": 2}) * 0.0
+    for pair, value in {
+        ("a:0", "a@seed1:0"): 0.9,
+        ("a:1", "b:0"): 0.4,
+        ("a@seed1:0", "b:1"): 0.3,
+    }.items():
+        square.loc[pair] = square.loc[pair[::-1]] = value
+    lines = ["a layer 1 and b layer 0: .40", "a, seed 1, layer 0 and b layer 1: .30"]
+    assert nearest_layers(square) == lines
 
 
 def test_hovering_over_two_layers_tells_their_intervals():

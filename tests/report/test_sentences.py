@@ -55,8 +55,8 @@ TESTED = profiles_caption(SURE, flagged=True)
     (TESTED, "95 % CI over sentences and words."),
     (TESTED, "corrected over 9 tests"),
     (TESTED, f"Triangles: {FLAGGED}. {BASIS}"),
-    (similarity_caption(SURE, flagged=False), "over sentences and words; p corrected over 9"),
-    (similarity_caption(SURE, flagged=False), "agreement: Spearman's ρ = .63)."),
+    (similarity_caption(SURE), "over sentences and words; p corrected over 9"),
+    (similarity_caption(SURE), "agreement: Spearman's ρ = .63)."),
     (compare_caption(SURE, flagged=False), "95 % CI over sentences and words."),
     (compare_caption(PLAIN, flagged=False), FOLDS),
     (TESTED, "Dotted: feature ceiling."),
@@ -73,7 +73,7 @@ def test_what_is_said(said, expected):
     "said, not_there",
     (profiles_caption(PLAIN, flagged=False), ("95 %", "Triangles", "ceiling")),
     (TESTED, (FOLDS,)),
-    (similarity_caption(PLAIN, flagged=False), ("agreement",)),
+    (similarity_caption(PLAIN), ("agreement",)),
     (captions.scores(WHETHER), ("β",)),
 )
 def test_what_is_not_said_of_what_is_not_there(said, not_there):
@@ -96,8 +96,8 @@ def test_each_cell_is_where_it_was():
     text = formats.table(frame, caption="Importance & more", label="tab:my table")
     assert cells_of(text) == [
         ["feature", "layer", "FI", "sd"],
-        [r"a\_b", "1", "0.123", "--"],
-        [r"50 \%", "$-2$", "$-0.500$", "0.000"],
+        [r"a\_b", "1", ".123", "--"],
+        [r"50 \%", "$-2$", "$-.500$", ".000"],
     ]
     assert r"\begin{tabular}{lrrr}" in text
     assert r"\caption{Importance \& more}" in text
@@ -136,7 +136,7 @@ def test_a_long_table_breaks_over_pages_and_repeats_its_head():
 def test_cells_are_no_options_small_p_are_not_0_and_wide_tables_are_made_smaller():
     frame = pd.DataFrame({"interval": ["[0, 1]", "*"], "p": [0.00004, 0.5], "rsa_p": [0.0, np.nan]})
     text = formats.table(frame)
-    assert "\n{}[0, 1] & $<0.001$ & $<0.001$" in text and "\n{}* & 0.500 & --" in text
+    assert "\n{}[0, 1] & $<.001$ & $<.001$" in text and "\n{}* & .500 & --" in text
     wide = pd.DataFrame({f"feature {at}": ["0.123 [0.100, 0.150]"] for at in range(9)})
     assert r"\resizebox" in formats.table(wide, "c") and r"\resizebox" not in text
 

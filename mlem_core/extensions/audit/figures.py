@@ -71,7 +71,7 @@ def audit_map(
     titles = [row.title.replace(": ", ":<br>") for row in rows]
     layout["yaxis"] |= names_along(titles, range=[len(rows) - 0.5, -0.5], **look)
     layout |= {
-        "coloraxis": color_axis(0.0, 1.0, {0: "0", 0.5: "0.5", 1: "1"}, SEQUENTIAL, len=0.9),
+        "coloraxis": color_axis(0.0, 1.0, {0: "0", 0.5: ".5", 1: "1"}, SEQUENTIAL, len=0.9),
         "annotations": around.annotations("", left=False),
         "margin": {"l": 182, "r": 16, "t": 16, "b": around.below + 20},
     }

@@ -48,7 +48,7 @@ def draw_importance_differences(
             trace.hovertext = [text.replace("above 0: p", "not 0: p").replace(" ± .000 (sd)", "")
                                for text in trace.hovertext]  # fmt: skip
     tested = (
-        f"95 % intervals over {over}. A filled marker: not 0 (p ≤ 0.05, corrected over a family of "
+        f"95 % intervals over {over}. A filled marker: not 0 (p ≤ .05, corrected over a family of "
         f"{family.family}). {caveat}"
     )
     return RenderedFigure(

@@ -12,6 +12,7 @@ from mlem_core.extensions.stimulus_maps.figures import (
     color_feature,
     layer_points,
     sample_sentence,
+    selected_layout,
 )
 from mlem_core.figures.canvas import CANVAS_MAPS, Canvas, CanvasMaps
 from mlem_core.figures.context import FigureContext
@@ -63,7 +64,7 @@ def _levels(values: pd.Series, *, numeric: bool) -> Canvas:
 
 def find_layer_points(context: FigureContext, layer: Layer) -> FloatArray | None:
     """(n_shown, 2) points of the stimuli in a layer; None where the map is not in the store."""
-    layer_map = MAP.find(context, layer=layer)
+    layer_map = MAP.find(context, layer=layer, layout=selected_layout(context))
     return None if layer_map is None else layer_map.points
 
 

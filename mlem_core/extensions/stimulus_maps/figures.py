@@ -15,12 +15,13 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.text import sentence_case
 from mlem_core.base.typing import Layer
-from mlem_core.extensions.stimulus_maps.computation import MAP, map_table
-from mlem_core.figures.captions import STRESS, basis_sentence, joined
+from mlem_core.extensions.stimulus_maps.computation import LAYOUTS, MAP, map_table
+from mlem_core.figures.captions import basis_sentence, joined, stress_sentence
 from mlem_core.figures.compare import draw_compare
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure, some_layers
-from mlem_core.figures.maps import UNKNOWN, frame_map, heading
+from mlem_core.figures.maps import frame_map, heading
 from mlem_core.figures.naming import feature_labels, feature_name
 from mlem_core.figures.stimuli import common_levels
 from mlem_core.figures.style import (
@@ -29,9 +30,9 @@ from mlem_core.figures.style import (
     PALETTE,
     SEQUENTIAL,
     SIZE,
+    SYMBOLS,
     Trace,
     bar_title,
-    marker_symbol,
     once_in_legend,
     panel_layout,
     panel_ref,
@@ -44,7 +45,7 @@ from mlem_core.figures.style import (
     short,
 )
 
-LEVELS = 16  # more levels than this of a nominal feature are drawn as "other"
+LEVELS = 8  # of a nominal feature; of more, seven have a colour and the others are grey
 _HEIGHT = 200  # px of a panel of several, which is a square
 
 
@@ -53,15 +54,13 @@ def stimulus_map(
     color: str,
     kind: str,
     title: str,
-    stress: float = UNKNOWN,
 ) -> go.Figure:
-    """Stimuli of one layer as points (MDS of their distances), coloured by a feature.
+    """Stimuli of one layer as points, coloured by a feature.
 
     Parameters
     ----------
     points : stimulus, x, y, label (for hovering) and the column `color`
     kind : "ordered", or another one, whose values have a colour each; missing values are grey
-    stress : how far the map is off, see `mlem_core.measures.similarity.map_stress`
     """
     values = points[color]
     if kind == "ordered":
@@ -90,7 +89,7 @@ def stimulus_map(
             trace["showlegend"] = False
         figure.add_trace(go.Scatter(trace))
     quiet(figure, height=460)
-    frame_map(figure, points, stress)
+    frame_map(figure, points)
     figure.update_layout(title=heading(plain(title, 60)), margin={"t": 44})
     if kind != "ordered":
         figure.update_layout(legend_title_text=feature_labels([color], LEGEND)[0])
@@ -114,9 +113,7 @@ def _levels(values: pd.Series) -> list[_Group]:
     shown, other = common_levels(values, LEVELS)
     groups = []
     for i, level in enumerate(shown):
-        # The second eight have the same colours and open marks.
-        look = {"color": PALETTE[i % len(PALETTE)], "symbol": marker_symbol(i, i // len(PALETTE))}
-        marker = {"size": 7, "opacity": 0.85, **look}
+        marker = {"size": 7, "opacity": 0.85, "color": PALETTE[i], "symbol": SYMBOLS[i]}
         groups.append((plain(level), texts == level, marker))
     if other:
         marker = {"color": GREY, "size": 6, "symbol": "hexagon-open"}
@@ -131,8 +128,13 @@ def layer_points(context: FigureContext, layer: Layer) -> tuple[pd.DataFrame, fl
     """
     if context.store is None:
         raise InputError("maps of the stimuli need a store, where the representations are.")
-    layer_map = MAP.get(context, layer=layer)
+    layer_map = MAP.get(context, layer=layer, layout=selected_layout(context))
     return map_table(context.analysis, layer_map), layer_map.stress
+
+
+def selected_layout(context: FigureContext) -> str:
+    """How stimuli are laid out, one of `LAYOUTS`: the choice "layout", else metric MDS."""
+    return str(context.drawing.options.get("layout", "mds"))
 
 
 def color_feature(context: FigureContext) -> str:
@@ -167,9 +169,15 @@ def _coloured_map(context: FigureContext, layer: Layer) -> RenderedFigure | None
     title = context.names.layer_title(layer)
     kind = next(feature.kind for feature in stimuli.features if feature.name == color)
     return RenderedFigure(
-        stimulus_map(points, color, kind, title, stress),
+        stimulus_map(points, color, kind, title),
         f"Stimuli in {title}",
-        map_caption(len(points), len(stimuli), context.names.feature(color)),
+        map_caption(
+            len(points),
+            len(stimuli),
+            context.names.feature(color),
+            selected_layout(context),
+            stress,
+        ),
         points,
     )
 
@@ -183,24 +191,30 @@ for _side, _place in enumerate("ab"):
     figure(
         f"stimulus_map_{_place}",
         "Map of the stimuli",
-        "Stimuli that lie close together are represented similarly. Where stress is poor, read "
-        "groups of them, not single ones.",
+        lambda context: (
+            f"{sentence_case(LAYOUTS[selected_layout(context)])}: stimuli that lie close together "
+            "are represented similarly. Read groups of them, not single ones."
+        ),
         tab="details",
     )(partial(draw_side, side=_side))
 
 
-def map_caption(n_shown: int, n_stimuli: int, color: str = "") -> str:
-    """Caption of the stimuli of one layer as points.
+def map_caption(n_shown: int, n_stimuli: int, color: str, layout: str, *stresses: float) -> str:
+    """Caption of the stimuli of layers as points.
 
     Parameters
     ----------
-    color : the feature that colours them, where it is not said beside it
+    color : the feature that colours them; empty where that is said beside it
+    layout : one of `LAYOUTS`
+    stresses : of the maps
     """
     return joined(
-        "Metric MDS of the neural distances: stimuli that lie close are represented similarly.",
+        f"{sentence_case(LAYOUTS[layout])} of the neural distances: stimuli that lie close are "
+        "represented similarly.",
+        "Distances between groups mean little." * (layout == "umap"),
         sample_sentence(n_shown, n_stimuli),
         f"Coloured by {color}." if color else "",
-        STRESS,
+        stress_sentence(*stresses),
         basis_sentence(n_stimuli),
     )
 
@@ -304,7 +318,7 @@ def draw_map_panels(context: FigureContext) -> RenderedFigure | None:
         ),
         f"Stimuli in the layers of {context.names.model(model)}",
         f"The stimuli in the layers of one model, coloured by {color}.{some} "
-        f"{map_caption(n, len(context.analysis.stimuli))}",
+        f"{map_caption(n, len(context.analysis.stimuli), '', selected_layout(context))}",
         pd.concat(tables, ignore_index=True),
     )
 
@@ -378,8 +392,8 @@ def draw_two_layers(context: FigureContext) -> RenderedFigure | None:
         two_layers(compared.figure, (map_a.figure, map_b.figure), narrow=context.drawing.narrow),
         f"{a} and {b}: importances and maps of the stimuli",
         joined(
-            f"(a) {compared.caption} (b, c) Metric MDS of the neural distances, coloured by "
-            f"{color}.",
+            f"(a) {compared.caption} (b, c) {LAYOUTS[selected_layout(context)]} of the neural "
+            f"distances, coloured by {color}.",
             sample_sentence(len(map_a.data), len(context.analysis.stimuli)),
         ),
         compared.data,

@@ -17,7 +17,7 @@ from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.extensions.systems.mean_profiles import layer_scores
 from mlem_core.extensions.systems.model_groups import BEST, PROFILES, Measured, warping_path
 from mlem_core.extensions.systems.stage import Systems, compared_systems, measures
-from mlem_core.figures.captions import STRESS, joined
+from mlem_core.figures.captions import joined, stress_sentence
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.maps import frame_map, uncrowded
 from mlem_core.figures.matrix import Order, grid
@@ -109,7 +109,7 @@ def _matrix(of: Systems, order: Order, pair: tuple[str, str] | None) -> go.Figur
         else _member_name(model_called(of.names[row]), cell[0])
         for cell, row in zip(cells, rows, strict=True)
     }
-    measure = Measure(of.measure, of.measure, "distance", "distance", "similarity")
+    measure = Measure(of.measure, "distance", "distance", "similarity")
     place = {of.names[row]: cell for cell, row in zip(cells, rows, strict=True)}
     with naming_layers(called):
         drawn = matrix_figure(
@@ -173,7 +173,7 @@ def draw_system_map(context: FigureContext) -> RenderedFigure | None:
             f"Metric MDS. {_describe_distance(of)}",
             "Ellipses: one standard deviation over folds, whose maps are turned onto this one."
             * (around is not None),
-            STRESS,
+            stress_sentence(map_stress(of.distances.values, points)),
             f"{_count_systems(of)}.",
             context.basis,
         ),
@@ -226,9 +226,8 @@ def _map(of: Systems, table: pd.DataFrame, around: FloatArray | None) -> go.Figu
                 "showlegend": False,
             }
         )
-    stress = map_stress(of.distances.values, points)
     ends = points if around is None else np.concatenate((points, *around))
-    frame_map(drawn, pd.DataFrame(ends, columns=["x", "y"]), stress)
+    frame_map(drawn, pd.DataFrame(ends, columns=["x", "y"]))
     return drawn
 
 
@@ -365,7 +364,7 @@ def draw_property_correlations(context: FigureContext) -> RenderedFigure | None:
     r = np.nan_to_num(np.triu(r) + np.triu(r, 1).T)
     cells: list[Layer] = [("", at) for at in range(len(names))]
     labels = {layer_name(cell): n.replace("_", " ") for cell, n in zip(cells, names, strict=True)}
-    measure = Measure("r", "r", "correlation", "r", "r")
+    measure = Measure("r", "correlation", "r", "r")
     with naming_layers(labels):
         drawn = matrix_figure(grid(cells, "clustering", r), [Matrix(measure, r)], "alone", None)
     return RenderedFigure(

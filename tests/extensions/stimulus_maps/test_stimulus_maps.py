@@ -1,14 +1,16 @@
 """Maps of the stimuli: their stress, their figures, and a canvas without maps."""
 
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
 from helpers.figure_tables import check_texts, named
 from helpers.inputs import finished, refused, three_layers
-from scipy.spatial.distance import pdist
+from scipy.spatial.distance import pdist, squareform
 
 import mlem_core
-from mlem_core.extensions.stimulus_maps.computation import MAP
+from mlem_core.extensions.stimulus_maps.computation import MAP, compute_map
 from mlem_core.extensions.stimulus_maps.figures import map_caption, stimulus_map
 from mlem_core.figures.canvas import CANVAS_MAPS, canvas_data, lacking_maps
 from mlem_core.figures.plots import FigureContext, draw
@@ -33,6 +35,30 @@ def test_a_map_has_all_stimuli_and_the_stress_of_its_points(tmp_path):
     assert layer_map.stress == pytest.approx(stress, rel=1e-5)
     with refused("did you mean m:"):
         mlem_core.stimulus_map(analysis, "m", 33, store)
+
+
+def test_umap_is_beside_mds_the_same_each_time_or_says_what_it_needs(tmp_path, monkeypatch):
+    planted = finished(tmp_path, *three_layers(tmp_path))
+    analysis, store = planted.analysis, planted.store
+    mds = mlem_core.stimulus_map(analysis, "m", 1, store)
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "umap", None)
+        with refused("umap-learn"):
+            mlem_core.stimulus_map(analysis, "m", 1, store, "umap")
+    with refused("tsne"):
+        mlem_core.stimulus_map(analysis, "m", 1, store, "tsne")
+    pytest.importorskip("umap")
+    kept = mlem_core.stimulus_map(analysis, "m", 1, store, "umap")
+    again = compute_map(context_of(planted), ("m", 1), "umap")
+    np.testing.assert_array_equal(kept[["x", "y"]], again.points)
+    assert np.isnan(again.stress) and not np.allclose(kept["x"], mds["x"])
+    # Neighbours stay neighbours: those of a random map would be about k / n of them.
+    far = squareform(pdist(np.asarray(planted.layers["layer_01"], dtype=np.float64)))
+    near = squareform(pdist(again.points))
+    both = [set(a[1:11]) & set(b[1:11]) for a, b in zip(far.argsort(), near.argsort(), strict=True)]
+    assert np.mean([len(shared) for shared in both]) > 3 * 100 / len(far)
+    # The map that is kept by metric MDS is still that.
+    np.testing.assert_array_equal(mds, mlem_core.stimulus_map(analysis, "m", 1, store))
 
 
 def test_the_canvas_has_maps_only_where_an_extension_adds_them(tmp_path, monkeypatch):
@@ -86,8 +112,10 @@ def coloured_points(user):
 
 def test_texts_are_those_of_the_user_and_captions_name_a_sample():
     check_texts(coloured_points, of_layers=False)
-    assert "random sample of 1,000" in map_caption(1_000, 1_200)
-    assert "sample" not in map_caption(1_000, 1_000)
+    caption = map_caption(1_000, 1_200, "tense", "umap")
+    assert "random sample of 1,000" in caption and caption.startswith("UMAP of")
+    caption = map_caption(1_000, 1_000, "", "mds", 0.1)
+    assert "sample" not in caption and "Metric MDS" in caption and "stress .10" in caption.lower()
 
 
 def test_two_layers_are_a_scatter_and_two_maps(tmp_path):
