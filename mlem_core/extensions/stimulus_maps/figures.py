@@ -204,7 +204,7 @@ def map_caption(n_shown: int, n_stimuli: int, color: str, layout: str, *stresses
 
     Parameters
     ----------
-    color : the feature that colours them; empty where that is said beside it
+    color : the feature that colours them; empty where another sentence names it
     layout : one of `LAYOUTS`
     stresses : of the maps
     """
