@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from mlem_core.analysis.flags import pair_reasons
 from mlem_core.analysis.results import Results
 from mlem_core.base.text import listed
 from mlem_core.base.typing import Layer, layer_name, parse_layer
-from mlem_core.figures.captions import FLAGGED, FOLDS, joined
+from mlem_core.figures.captions import FOLDS, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.maps import heading, uncrowded
 from mlem_core.figures.naming import feature_labels, feature_name, layer_title
@@ -30,13 +29,11 @@ from mlem_core.figures.style import (
     error_bar,
     faded,
     feature_colors,
-    flag_trace,
     marker_symbol,
     note,
     quiet,
     round_ticks,
     scatter,
-    wrapped,
 )
 from mlem_core.inference.intervals import score_table
 
@@ -59,8 +56,7 @@ def importance_scatter(
     tau, rsa : similarity of the two layers, weighted Kendall τ and RSA's Spearman ρ
     annotations : intervals (model, layer, quantity, feature, lower, upper, see
         `mlem_core.inference.intervals.score_table`) are drawn in place of ± 1 standard deviation
-        over folds; flags of the profile of "a" or "b", or the similarity of "both", are triangles
-        at the end of the axis, or of the diagonal
+        over folds
     """
     own, tested = _mean_of_pair(importance, pair), annotations.intervals
     tested = None if tested is None else _mean_of_pair(tested, pair)
@@ -111,8 +107,6 @@ def importance_scatter(
     if len(covered) > 1:
         near = [called[name] for name, named in zip(drawn, far, strict=True) if not named]
         figure.add_annotation(_leader(near, points, covered.mean(axis=0), span[1]))
-    if annotations.flags:
-        figure.add_trace(_flags_at_ends(annotations.flags, span, titles))
     quiet(figure, height=480)
     axis = {"range": span, "zeroline": True, "constrain": "domain", **round_ticks(*span)}
     figure.update_xaxes(title_text=f"importance (drop in ρ) in {titles[0]}", **axis)
@@ -143,19 +137,6 @@ def _point(line: Line | None, layer: int) -> tuple[float, float, float, str] | N
     return line.mean[at], line.lower[at], line.upper[at], line.more[at]
 
 
-def _flags_at_ends(
-    flags: Mapping[str, str], span: Sequence[float], titles: Sequence[str]
-) -> dict[str, Any]:
-    low, high = span
-    ends = {"a": (high, low), "b": (low, high), "both": (high, high)}
-    names = {"a": titles[0], "b": titles[1], "both": " and ".join(titles)}
-    return flag_trace(
-        [ends[side][0] for side in flags],
-        [ends[side][1] for side in flags],
-        [f"<b>{names[side]}</b><br>flagged: {wrapped(why)}" for side, why in flags.items()],
-    )
-
-
 @figure(
     "compare",
     "Importances of two layers",
@@ -171,8 +152,6 @@ def draw_compare(context: FigureContext) -> RenderedFigure | None:
     intervals = None
     if context.intervals is not None:
         intervals = score_table(context.intervals, list(dict.fromkeys(context.pair))).table
-    reasons = {measure: context.reasons(measure) for measure in ("profiles", "rsa", "tau")}
-    flags = pair_reasons(reasons, *context.pair)
     return RenderedFigure(
         importance_scatter(
             results.importance,
@@ -180,22 +159,21 @@ def draw_compare(context: FigureContext) -> RenderedFigure | None:
             context.terms,
             float(results.similarity_profiles.loc[a, b]),
             float(results.similarity_rsa.loc[a, b]),
-            Annotations(intervals, flags),
+            Annotations(intervals),
         ),
         f"Importances in {context.called[0]} and {context.called[1]}",
-        compare_caption(context, flagged=bool(flags)),
+        compare_caption(context),
         _mean_of_pair(results.importance, context.pair) if intervals is None else intervals,
         mean_importance(results, a, b),
     )
 
 
-def compare_caption(context: FigureContext, *, flagged: bool) -> str:
-    """Caption of two layers against each other; an audit may have flagged some of it."""
+def compare_caption(context: FigureContext) -> str:
+    """Caption of two layers against each other."""
     spread = f"95 % CI over {context.over}" if context.over else FOLDS
     return joined(
         f"Importance of each feature in the two layers: mean over folds, bars are {spread}.",
         "Marks on one spot are set apart a little.",
-        f"Triangles, on an axis or the diagonal: {FLAGGED}." if flagged else "",
         context.basis,
     )
 

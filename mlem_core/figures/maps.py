@@ -16,11 +16,10 @@ import plotly.graph_objects as go
 
 from mlem_core.base.labels import width
 from mlem_core.base.text import fraction, listed
-from mlem_core.base.typing import Layer, parse_layer
+from mlem_core.base.typing import parse_layer
 from mlem_core.figures.captions import joined, stress_sentence
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.naming import (
-    feature_name,
     layer_labels,
     layer_title,
     model_colors,
@@ -124,7 +123,6 @@ def uncrowded(points: np.ndarray, labels: Sequence[str]) -> tuple[list[str], lis
 
 def layer_maps(
     layer_map: pd.DataFrame,
-    importance: pd.DataFrame | None = None,
     across: int = 3,
     unreadable: Mapping[str, pd.DataFrame] = MappingProxyType({}),
 ) -> go.Figure:
@@ -136,7 +134,6 @@ def layer_maps(
     Parameters
     ----------
     layer_map : measure ("profiles" or "rsa"), model, layer, x, y
-    importance : model, layer, fold, feature, importance; what hovering over a layer tells of it
     across : panels beside each other
     unreadable : by measure the (n_layers, n_layers) similarities, named "model:layer", where a map
         is too far off: the most similar layers are listed in its place
@@ -160,7 +157,6 @@ def layer_maps(
     height = {1: 340, 2: 400}.get(max(rows), 250)
     layout, places = panel_layout(titles, height=height, apart=0.06, below=40, rows=rows)
     traces: list[Trace] = []
-    told = {} if importance is None else _profiles_in_words(importance)
     for (measure, name), (ref, first) in zip(panels, places, strict=True):
         points = layer_map[layer_map["measure"] == measure]
         if measure in unreadable:
@@ -179,7 +175,7 @@ def layer_maps(
             grey_points = scatter(others["x"], others["y"], marker=grey, showlegend=False)
             traces += place_in_panel(ref, [grey_points | {"name": "other models"}])
         shown = points[points["model"].isin(members)]
-        lines = _model_lines(shown, members, models, told)
+        lines = _model_lines(shown, members, models)
         alone = len(members) == 1
         traces += place_in_panel(ref, lines, **({"showlegend": False} if alone else {}))
         if name and first:
@@ -193,10 +189,7 @@ def layer_maps(
 
 
 def _model_lines(
-    points: pd.DataFrame,
-    members: Sequence[str],
-    models: Sequence[str],
-    told: Mapping[Layer, str],
+    points: pd.DataFrame, members: Sequence[str], models: Sequence[str]
 ) -> list[Trace]:
     """The line of each member through its layers, in the colour that it has among all models."""
     colors = dict(zip(models, model_colors(models), strict=True))
@@ -204,9 +197,7 @@ def _model_lines(
     numbered, traces = _numbered(points), []
     for i, model in enumerate(members):
         own = numbered[numbered["model"] == model]
-        hover = [
-            f"<b>{layer_title((model, n))}</b>{told.get((model, n), '')}" for n in own["layer"]
-        ]
+        hover = [layer_title((model, int(n))) for n in own["layer"]]
         trace = scatter(own["x"], own["y"], hover, "lines+markers+text") | {
             "name": names[model],
             "legendgroup": model,
@@ -218,12 +209,9 @@ def _model_lines(
                 "size": np.linspace(5, 10, len(own)) if len(own) > 1 else 9,
                 "opacity": 0.9,
             },
-            "selected": {"marker": {"opacity": 1, "size": 16}},
-            "unselected": {"marker": {"opacity": 0.55}},
             "text": own["text"],
             "textposition": own["place"],
             "cliponaxis": False,
-            "customdata": own[["model", "layer"]].to_numpy(dtype=object),
         }
         traces.append(trace)
     return traces
@@ -273,19 +261,6 @@ def _numbered(points: pd.DataFrame) -> pd.DataFrame:
     return points.assign(text=texts, place=places)
 
 
-def _profiles_in_words(importance: pd.DataFrame) -> dict[tuple[str, int], str]:
-    """The four features that matter most in each layer, as lines of a hover text."""
-    means = importance.groupby(["model", "layer", "feature"], sort=False)["importance"].mean()
-    words = {}
-    for (model, layer), profile in means.groupby(level=["model", "layer"], sort=False):
-        top = profile.droplevel(["model", "layer"]).nlargest(4)
-        lines = [
-            f"<br>{feature_name(str(name))}: FI = {as_number(value)}" for name, value in top.items()
-        ]
-        words[(str(model), int(layer))] = "".join(lines)
-    return words
-
-
 @figure(
     "layer_maps",
     "Maps of the layers",
@@ -304,7 +279,7 @@ def draw_layer_maps(context: FigureContext) -> RenderedFigure | None:
     across = 3 if len(models) > _FEW else 1 if context.drawing.narrow else 2
     measures = [_TITLES[name] for name in unreadable]
     return RenderedFigure(
-        layer_maps(results.layer_map, results.importance, across, unreadable),
+        layer_maps(results.layer_map, across, unreadable),
         "Maps of the layers",
         joined(
             "Metric MDS of 1 − similarity: similar layers lie close together. A line joins the "

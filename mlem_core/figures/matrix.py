@@ -35,8 +35,8 @@ _LETTER, _TICK_LETTER, _LINE = 7, 6, 11  # px; width of a letter, of a small one
 _NAME = 18  # letters of a model's name that are shown
 _FEW_MODELS = 4  # whose layers are numbered
 _LONG_TICK, _SHORT_TICK = 16, 8  # letters at a tick, where layers are few and where they are many
-# Cells along a side of a heatmap, layers that are points each, and runs of layers of more.
-MOST_CELLS, MOST_POINTS, MOST_RUNS = 500, 128, 100
+# Cells along a side of a heatmap, and layers whose cells answer to a pointer.
+MOST_CELLS, MOST_POINTS = 500, 128
 _ROOMY = 8  # layers of a matrix whose cells have room for a number
 _GAPS = 0.12  # of a side, that gaps of one kind take at most
 # In parts of a side: gaps between two models and between layers that do not follow each other,

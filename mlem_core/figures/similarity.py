@@ -19,7 +19,6 @@ from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.matrix import (
     MOST_CELLS,
     MOST_POINTS,
-    MOST_RUNS,
     SIDE,
     TICK,
     Grid,
@@ -31,8 +30,6 @@ from mlem_core.figures.matrix import (
     model_key,
     model_strip,
     outline,
-    run_means,
-    runs,
 )
 from mlem_core.figures.naming import layer_labels, model_name
 from mlem_core.figures.style import (
@@ -172,8 +169,6 @@ def matrix_figure(
         ticks = {**around.ticks, "tickfont": {"size": TICK}}
         up, angle = (of.span[1], float(of.edges[0])), -90 if around.upright else 0
         square_axes(layout, ref, ticks, ends[place], up, angle, beside=left, below=below)
-    if len(of.layers) > MOST_POINTS:
-        layout["hoverdistance"] = -1  # points are far apart
     _arrange(layout, of, arranged, ends)
     units = "; ".join(matrix.measure.unit or matrix.measure.short for matrix in matrices)
     unsure = any(trace["name"] == UNSURE for trace in traces)
@@ -252,54 +247,33 @@ def _matrix_traces(of: Grid, matrix: Matrix) -> list[Trace]:
         grey, _ = of.drawn(np.where(matrix.unsure, 0.0, np.nan))
         colors = [[0, NOT_ABOVE_CHANCE], [1, NOT_ABOVE_CHANCE]]
         traces.append(drawn | {"z": grey, "name": UNSURE, "colorscale": colors, "showscale": False})
-    return [*traces, _points(of, matrix)]
+    few = len(of.layers) <= MOST_POINTS
+    return [*traces, _points(of, matrix)] if few else traces
 
 
 def _points(of: Grid, matrix: Matrix) -> Trace:
-    """A point a cell, never seen; the nearest one answers for it.
-
-    Of more than `MOST_POINTS` layers, a point for two runs of layers: its mean, and its two most
-    similar layers, which a click chooses.
-    """
+    """A point a cell, never seen, that answers for it on hovering and to a click."""
     labels, unit = layer_labels(of.layers, _IN_FULL), matrix.measure.unit
     names = [
         with_layer(model_name(layer[0]), label)
         for layer, label in zip(of.layers, labels, strict=True)
     ]
-    most = MOST_POINTS if len(names) <= MOST_POINTS else MOST_RUNS
-    parts, values = runs(of, most), of.ordered(matrix.values)
-    m, blank = len(parts), np.full(values.shape, "", dtype=object)
-    more = blank if matrix.hover is None else of.ordered(matrix.hover)
-    rows, columns = (side.ravel() for side in np.indices((m, m)))
-    if m == len(names):
-        texts = as_numbers(values.ravel())
-        hover = [
-            f"{names[i]} and {names[j]}<br>{unit} = {text}{more[i, j]}"
-            for i, j, text in zip(rows.tolist(), columns.tolist(), texts, strict=True)
-        ]
-    else:
-        ends = [f"{names[run[0]]} to {labels[run[-1]]}" for run in parts]
-        means = as_numbers(run_means(values, parts).ravel())
-        apart = np.where(np.eye(len(values), dtype=bool), -np.inf, np.nan_to_num(values, nan=-9.0))
-        best = []
-        for i, j in zip(rows, columns, strict=True):
-            block = apart[np.ix_(parts[i], parts[j])]
-            a, b = np.unravel_index(block.argmax(), block.shape)
-            best.append((int(parts[i][a]), int(parts[j][b])))
-        hover = [
-            f"{ends[i]} and {ends[j]}<br>mean {unit} = {mean}<br>largest {as_number(values[a, b])}:"
-            f" {names[a]} and {names[b]}"
-            for i, j, mean, (a, b) in zip(rows, columns, means, best, strict=True)
-        ]
-    places = np.column_stack((rows, columns)) if m == len(names) else np.array(best)
-    layers = np.array(of.layers, dtype=object)
-    middles = np.array([of.centres[run[[0, -1]]].mean() for run in parts], dtype=np.float32)
+    values, layers = of.ordered(matrix.values), np.array(of.layers, dtype=object)
+    more = np.full(values.shape, "") if matrix.hover is None else of.ordered(matrix.hover)
+    rows, columns = (side.ravel() for side in np.indices(values.shape))
+    hover = [
+        f"{names[i]} and {names[j]}<br>{unit} = {text}{more[i, j]}"
+        for i, j, text in zip(
+            rows.tolist(), columns.tolist(), as_numbers(values.ravel()), strict=True
+        )
+    ]
     # Arrays: Plotly copies every item of a list, several times.
+    middles = of.centres.astype(np.float32)
     return scatter(middles[columns], middles[rows], np.array(hover), showlegend=False) | {
         "marker": {"symbol": "square", "size": 9, "opacity": 0},
         "selected": {"marker": {"opacity": 0}},
         "unselected": {"marker": {"opacity": 0}},
-        "customdata": np.hstack([layers[side] for side in places.T]),
+        "customdata": np.hstack([layers[rows], layers[columns]]),
         "name": f"cells {matrix.measure.title}",
     }
 

@@ -50,9 +50,7 @@ OF_LAYERS: dict[str, Callable[[UserTexts], go.Figure]] = {
     "profiles": lambda user: profiles(user.importance, scores_of(user.importance), user.features),
     "similarity": lambda user: similarity_matrices(user.square, user.square),
     "clustering": lambda user: similarity_matrices(user.square, user.square, order="clustering"),
-    "maps": lambda user: layer_maps(
-        layer_map_of(dict.fromkeys(user.models, (0, 1))), user.importance
-    ),
+    "maps": lambda user: layer_maps(layer_map_of(dict.fromkeys(user.models, (0, 1)))),
     "compare": lambda user: importance_scatter(
         user.importance, (user.layers[0], user.layers[-1]), user.features, -0.001, 0.5
     ),

@@ -67,21 +67,13 @@ def test_each_cell_is_painted_told_and_chosen_where_its_layers_meet(order):
             assert said == f"{a} {n} and {b} {m}<br>{unit} = {number}".replace("0.", ".")
 
 
-def test_of_many_layers_runs_are_told_and_the_page_stays_small():
-    counts = {f"m{k}": 25 for k in range(43)}
-    rsa = square_of(counts)
+def test_of_many_layers_runs_are_drawn_and_the_page_stays_small():
+    rsa = square_of({f"m{k}": 25 for k in range(43)})
     figure = similarity_matrices(rsa, rsa)
     terms = term_matrices({f"f{k}": rsa for k in range(9)})
     assert max(len(one.to_json()) for one in (figure, terms)) < 5e6
-    heat, points = heatmaps(figure)[1], cells(figure)[1]
-    values = rsa.to_numpy()
-    # Runs of three layers in the heatmap, of 13 and 12 where a click has to meet them.
-    np.testing.assert_allclose(heat.z[0, 1], values[:3, 3:6].mean(), rtol=1e-5)
-    block = values[:13, 13:25]
-    a, b = np.unravel_index(block.argmax(), block.shape)
-    assert points.customdata[1].tolist() == ["m0", a, "m0", 13 + b]
-    mean = f"{block.mean():.3f}".replace("-", "−").replace("0.", ".")
-    assert points.hovertext[1].startswith(f"m0 0 to 12 and m0 13 to 24<br>mean RSA, ρ = {mean}<br>")
+    heat = heatmaps(figure)[1]
+    np.testing.assert_allclose(heat.z[0, 1], rsa.to_numpy()[:3, 3:6].mean(), rtol=1e-5)
 
 
 def test_the_order_by_clustering_is_that_of_scipy_with_its_tree():

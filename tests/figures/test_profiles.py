@@ -71,10 +71,8 @@ def test_intervals_take_the_place_of_spreads_over_folds():
 
 
 def test_importance_scatter_puts_each_feature_at_its_two_means():
-    importance, why = mean_importance(), {"both": "RSA falls to 0.1 <here>"}
-    flags = Annotations(flags=why)
-    layers = (("a", 2), ("b", 1))
-    figure = importance_scatter(importance, layers, FEATURES, -0.24, np.nan, flags)
+    importance, layers = mean_importance(), (("a", 2), ("b", 1))
+    figure = importance_scatter(importance, layers, FEATURES, -0.24, np.nan)
     for name in FEATURES:
         own = importance[importance["feature"] == name]
         x = own[(own["model"] == "a") & (own["layer"] == 2)]["importance"]
@@ -83,7 +81,6 @@ def test_importance_scatter_puts_each_feature_at_its_two_means():
         assert (point.x[0], point.y[0]) == pytest.approx((x.mean(), y.mean()))
         assert point.error_x.array[0] == pytest.approx(x.std())
     assert "−.24" in figure.layout.title.text and "not defined" in figure.layout.title.text
-    assert "&lt;here&gt;" in named(figure, "flagged")[0].hovertext[0]
 
 
 def test_the_strongest_interactions_follow_the_features():

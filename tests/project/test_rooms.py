@@ -21,7 +21,7 @@ SHELL = {
     "__main__.py": 100,
     "cli": 1_200,
     "extending.py": 400,
-    "figures": 4_600,
+    "figures": 4_700,
     "report": 1_700,
     "tasks": 1_900,
     "pages": 5_700,
@@ -38,7 +38,7 @@ EXTENSIONS = {
     "web_page": 400,
 }
 EXTENSION = 1_000  # of one that is not in the table
-WHOLE = {"kernel": 26_500, "shell": 15_400, "program": 54_100, "tests": 25_200}
+WHOLE = {"kernel": 26_500, "shell": 15_500, "program": 54_300, "tests": 25_200}
 
 
 def lines(path):
