@@ -177,4 +177,4 @@ def test_layer_maps_have_a_point_a_layer_and_equal_scales():
         own = own.sort_values("layer")
         np.testing.assert_array_equal(trace.x, own["x"])
         np.testing.assert_array_equal(trace.y, own["y"])
-        assert [list(c) for c in trace.customdata] == [[model, n] for n in (0, 1, 2)]
+        assert list(trace.hovertext) == [f"{model} layer {n}" for n in (0, 1, 2)]
