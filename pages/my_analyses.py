@@ -71,7 +71,8 @@ def _line(job: Job, names: dict[str, str]) -> None:
     left_out = [name for name in requested if name not in there]
     with st.container(key=f"line of {job.id}"):
         name, when, models, stimuli, number, open_, more = _columns()
-        name.markdown(f"**{plain(names.get(job.id, job.id))}**")
+        about = ", ".join(notes.described_choices(job.spec)) or None
+        name.markdown(f"**{plain(names.get(job.id, job.id))}**", help=about)
         if note:
             lines = "  \n".join(plain(line) for line in note.splitlines())
             name.caption(f":material/sticky_note_2: {lines}")

@@ -14,9 +14,10 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores
 from mlem_core.base.text import duration, listed, many
 from mlem_core.tasks.access import view_only
+from mlem_core.tasks.run_plan import read_speeds
 from pages.form import models, read, roles, state
 from pages.form.draft import Draft, draft
-from pages.parts import background, frame
+from pages.parts import background, frame, stored
 from pages.parts.choices import inform, plain
 from pages.parts.screens import SCREENS
 
@@ -91,7 +92,8 @@ def new_body() -> None:
         assert now.stimuli is not None
         shapes = {offer.name: offer.shape for offer in models.offers() if offer.where != "away"}
         n_layers = [len(content.names) for content in files.values()]
-        cost = estimate_cost(spec, now.stimuli, lint.n_columns, shapes, n_layers)
+        speeds = read_speeds(stored.store())
+        cost = estimate_cost(spec, now.stimuli, lint.n_columns, shapes, n_layers, speeds)
     _bar(now, wrong, cost, spec)
 
 

@@ -59,14 +59,11 @@ def requested_selection(analysis: Analysis, options: Options) -> Selection:
 
 def _all_intervals(context: SelectionContext, options: Options) -> None:
     selection = context.selection
-    # First what the sentence on two layers needs; importances by chance take the longest.
     LAYER_INTERVALS.get(context)
     if SIMILARITIES[selection.similarity].divides:
         LAYER_CHANCE.get(context)
     for prepare in functions("prepare"):
         prepare(context.analysis, context.required_store, selection)
-    if not selection.interactions and not estimator_named(selection.estimator).slow:
-        IMPORTANCE_CHANCE.get(context)
 
 
 def _interval_plan(context: SelectionContext, speeds: Mapping[str, float]) -> list[PlannedStage]:
@@ -126,6 +123,9 @@ JOB_TYPES: dict[str, JobType] = {
     ),
     "error-bars": JobType(
         lambda context, options: PAIR_INTERVALS.get(context), title="intervals of two layers"
+    ),
+    "importance-chance": JobType(
+        lambda context, options: IMPORTANCE_CHANCE.get(context), title="importances by chance"
     ),
     "fits": JobType(
         lambda context, options: FITS.get(context), models=no_models, title="metric models"

@@ -35,7 +35,7 @@ SPEEDS = "speeds.json"
 LEAST = 0.5  # seconds; shorter stages say little
 RANGE = (1e-3, 1e3)  # what else is in the file is no measurement
 # Seconds of one core of the stages of intervals and chance, for a pair of stimuli in a layer (of
-# those by permuted labels in a feature, too), or for a pair of layers.
+# permuted labels in a feature, too), or for a pair of layers.
 INTERVALS = {
     "fits": 7e-8,
     "distances": 7e-8,
@@ -43,7 +43,6 @@ INTERVALS = {
     "confidence intervals of scores": 1e-7,
     "confidence intervals of RSA": 0.045,
     "permuting labels": 1.9e-7,
-    "importances by permuted labels": 2.8e-6,
 }
 
 

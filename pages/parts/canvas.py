@@ -39,7 +39,7 @@ VIEWS = {
     "scatter": "compare",
 }
 NOTHING: Mapping[str, Any] = MappingProxyType({})
-OFTEN = 1.0  # seconds between two looks at how far it is
+SOON, OFTEN = 1.0, 3.0  # seconds until maps are made, and between two looks at some work
 
 
 def show(part: str, job_id: str, content: Mapping[str, Any] = NOTHING, **events: Any) -> None:
@@ -117,7 +117,7 @@ def _wait(shown: FigureContext, work: Followup | None, progress: str) -> None:
         with contextlib.suppress(InputError, OSError):
             background.begin_ahead(work)
     if maps or (work is not None and work.status().state in background.UNDER_WAY):
-        st.fragment(_arrive, run_every=OFTEN)(shown, work, maps, progress, [])
+        st.fragment(_arrive, run_every=SOON if maps else OFTEN)(shown, work, maps, progress, [])
 
 
 def _arrive(

@@ -53,7 +53,7 @@ def offer_chance(view: View) -> None:
     if shown.find_contribution_null(RSA) is None or shown.importance_chance is not None:
         return
     background.offer(
-        view.work("intervals", chosen.to_dict()),
+        view.work("importance-chance", chosen.to_dict()),
         "Compare with chance",
         f"Permutes the labels of each feature {PERMUTATIONS} times and fits all "
         f"{len(view.layers)} layers anew, in the background: some minutes.",

@@ -122,12 +122,14 @@ def open_view(
     patient, store = view_only() and not estimator_named(chosen.estimator).slow, stored.store()
     memory = _memory(store, job_id)
     view = View(analysis, chosen, store, patient=patient, memory=memory, job_id=job_id)
-    if view.awaits_fits:
-        task = view.work("fits", view.all_layers.selection.to_dict())
-        if not task.folder.exists() and not view_only():
-            task.begin()
-        st.caption("Importances with these features are being fitted; all else is shown.")
-        background.offer(task, "Fit the importances", "Fits all layers, in the background.")
+    # What stands below keeps its place when the fits arrive.
+    with st.container():
+        if view.awaits_fits:
+            task = view.work("fits", view.all_layers.selection.to_dict())
+            if not task.folder.exists() and not view_only():
+                task.begin()
+            st.caption("Importances with these features are being fitted; all else is shown.")
+            background.offer(task, "Fit the importances", "Fits all layers, in the background.")
     return view if in_part or not view.awaits_fits else None
 
 

@@ -19,7 +19,6 @@ from mlem_core.analysis.planning import default_speed
 from mlem_core.base.files import read_json
 from mlem_core.base.progress import PlannedStage, StageTimes, TimedStage
 from mlem_core.inference.explanation import best_known
-from mlem_core.inference.importance_null import IMPORTANCE_CHANCE
 from mlem_core.inference.layer_intervals import LAYER_CHANCE, LAYER_INTERVALS
 from mlem_core.tasks import analyses, last_stage, processes
 from mlem_core.tasks.analyses import Job
@@ -52,7 +51,6 @@ def test_intervals_are_the_last_stage_of_a_run_and_leave_its_numbers(few, store)
     assert last_stage.find_last_stage(job).status().state == "done"
     context = SelectionContext.from_analysis(analysis, store)
     intervals, chance = LAYER_INTERVALS.find(context), LAYER_CHANCE.find(context)
-    assert IMPORTANCE_CHANCE.find(context) is not None
     later = best_known(explain(analysis, a, b), context, intervals, chance)
     # What was shown is what is shown; shares of features were not shown before chance was known.
     assert later.value == pytest.approx(first.value, abs=1e-12)
