@@ -27,7 +27,6 @@ def page(url_path: str, body: Callable[[], None]) -> None:
     held = choices.VIEW if url_path == "explore" else (*choices.FORM, *choices.VIEW)
     choices.sync(url_path, held)
     attempt(background.show_runs)
-    attempt(background.show_tasks)
     attempt(body)
     _keep_what_is_loaded(url_path)
 

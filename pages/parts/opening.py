@@ -61,6 +61,7 @@ def _open_view(url_path: str) -> View | None:
     with head:
         st.markdown(_question(url_path, analysis), width="stretch")
         _offer_notices(analysis)
+        background.show_tasks()
         labels = stored.analysis_names()
         st.selectbox(
             "Analysis",
