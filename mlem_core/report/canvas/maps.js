@@ -42,7 +42,7 @@ export function map(state, root, side, tip) {
   function title() {
     const layer = state.data.layers[place()];
     name.replaceChildren(make("span", { class: side ? "letter b" : "letter a", text: "AB"[side] }), ` ${layer.title} `,
-      save(state, `stimulus_map_${"ab"[side]}`));
+      save(state, `stimulus_map_${"ab"[side]}`, "⤓"));
     canvas.setAttribute("aria-label", `Map of ${state.data.called} in `
       + `${layer.title}: close points are represented similarly. Arrow keys go from one to the next.`);
   }
