@@ -244,9 +244,11 @@ def _shares(why: Explanation) -> str:
     count = f"{number_word(len(others))} {'other ' * len(top)}feature{'s' * (len(others) != 1)}"
     parts = [(call(row["term"]), row["value"]) for _, row in top.iterrows()]
     parts.append((count, others["value"].sum()))
-    if len(why.identities):
-        units = [term.removesuffix(IDENTITY) for term in why.identities["term"]]
-        parts.append((listed(units) + IDENTITY, why.identities["value"].sum()))
+    notable = why.identities[why.identities["value"].abs() >= LEAST * value]
+    if len(notable):
+        units = [term.removesuffix(IDENTITY) for term in notable["term"]]
+        name = units[0] + IDENTITY if len(units) == 1 else f"identities of {listed(units)}"
+        parts.append((name, why.identities["value"].sum()))
     parts += [(call(row["term"]), row["value"]) for _, row in lowering.iterrows()]
     terms = [part / value for _, part in parts] + [float(why.unexplained["value"]) / value]
     *shares, rest = whole_percents(terms)
@@ -256,7 +258,7 @@ def _shares(why: Explanation) -> str:
         limit = "a tenth of it" if len(sure) else "more than chance gives"
         begin = f"No single feature accounts for {limit}. "
     for (name, _), n in zip(parts, shares, strict=True):
-        several = name.endswith("features")
+        several = name.endswith("features") or name.startswith("identities of ")
         if n > 0 and not text:
             verb = "together account for" if several else "accounts for"
             interval = _share_interval(top.iloc[0], most) if len(top) else ""
