@@ -77,7 +77,8 @@ def test_from_an_upload_over_its_finding_to_a_saved_file(app, page, small_csv, t
         download.click()
     assert waiting.value.suggested_filename == "profiles.csv"
     lines = Path(waiting.value.path()).read_text().splitlines()
-    assert lines[0] == "model,layer,fold,feature,importance"
+    # With its intervals, as they have arrived.
+    assert lines[0] == "model,layer,quantity,feature,value,lower,upper,p,p_corrected"
     assert {line.split(",")[0] for line in lines[1:]} == {"brain"}
     # The server has loaded no model: that is for the processes of the runs.
     maps = Path(f"/proc/{app.process}/maps")
