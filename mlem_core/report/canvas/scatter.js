@@ -32,13 +32,15 @@ export function scatter(state, root, tip) {
         vector("text", { x: x(tick.at), y: TOP + inner + 16, "text-anchor": "middle", class: "tick", text: tick.text }));
     }
     drawing.append(vector("line", { x1: x(least), y1: y(least), x2: x(most), y2: y(most), class: "diagonal" }));
+    const pixels = each => [x(each.at[0]), y(each.at[1])];
     for (const each of points) {
-      drawing.append(vector("g", { "data-term": each.name, class: "point", style: `color: ${each.color}`,
-        onpointermove: event => say(event, each, a, b), onpointerleave: () => { tip.hide(); state.set("pointed", null); },
-        onclick: () => { if (state.data.features?.[each.name]) state.set("feature", each.name); } },
+      // Marks on one spot stand around it.
+      const spot = points.filter(other => Math.hypot(...pixels(other).map((at, axis) => at - pixels(each)[axis])) < 8);
+      const turn = (2 * Math.PI * spot.indexOf(each)) / spot.length, away = spot.length > 1 ? 4 + spot.length : 0;
+      drawing.append(vector("g", { ...events(each), class: "point", style: `color: ${each.color}` },
       vector("line", { x1: x(each.low[0]), x2: x(each.high[0]), y1: y(each.at[1]), y2: y(each.at[1]) }),
       vector("line", { x1: x(each.at[0]), x2: x(each.at[0]), y1: y(each.low[1]), y2: y(each.high[1]) }),
-      vector("circle", { cx: x(each.at[0]), cy: y(each.at[1]), r: 5 })));
+      vector("circle", { cx: x(each.at[0]) + away * Math.cos(turn), cy: y(each.at[1]) + away * Math.sin(turn), r: 5 })));
     }
     label(drawing, points, x, y, EDGE + inner, TOP + inner);
     drawing.append(badge(0, EDGE + inner - 8, size - 10), badge(1, 12, TOP + 8),
@@ -49,6 +51,14 @@ export function scatter(state, root, tip) {
     light();
   }
 
+  function events(each) {
+    return {
+      "data-term": each.name, onpointermove: event => say(event, each),
+      onpointerleave: () => { tip.hide(); state.set("pointed", null); },
+      onclick: () => { if (state.data.features?.[each.name]) state.set("feature", each.name); },
+    };
+  }
+
   // Names beside their points, where they cover no other name and no other point; points on one spot
   // share a list of names.
   function label(drawing, points, x, y, right, bottom) {
@@ -56,7 +66,7 @@ export function scatter(state, root, tip) {
     taken.push([EDGE, y(0) - 1, right - EDGE, 2], [x(0) - 1, TOP, 2, bottom - TOP]);
     const free = box => taken.every(([left, top, wide, high]) =>
       box[0] + box[2] < left || left + wide < box[0] || box[1] + box[3] < top || top + high < box[1]);
-    const write = (text, left, top, term) => drawing.append(vector("text", { x: left, y: top + 11, class: "label", "data-term": term, text }));
+    const write = (each, left, top) => drawing.append(vector("text", { x: left, y: top + 11, class: "label", text: each.label, ...events(each) }));
     for (const each of [...points].sort((one, other) => other.at[0] + other.at[1] - one.at[0] - one.at[1])) {
       const [left, top] = [x(each.at[0]), y(each.at[1])], wide = 6.6 * each.label.length;
       const near = points.some(other => other !== each && Math.hypot(x(other.at[0]) - left, y(other.at[1]) - top) < 9);
@@ -65,7 +75,7 @@ export function scatter(state, root, tip) {
         .find(place => free(place) && place[0] > EDGE && place[0] + wide < right + 8 && place[1] > 0 && place[1] + 14 < bottom + 6);
       if (near || !box) { crowd.push(each); continue; }
       taken.push(box);
-      write(each.label, box[0], box[1], each.name);
+      write(each, box[0], box[1]);
     }
     if (!crowd.length) return;
     const middle = [0, 1].map(axis => crowd.map(each => each.at[axis]).sort((one, other) => one - other)[crowd.length >> 1]);
@@ -77,10 +87,11 @@ export function scatter(state, root, tip) {
     const spot = places.filter(([left, top]) => free([left, top, wide, high])).sort((one, other) => away(one) - away(other))[0];
     if (!spot) return;
     drawing.append(vector("line", { x1: spot[0] - 3, y1: spot[1] + high / 2, x2: x(middle[0]), y2: y(middle[1]), class: "leader" }));
-    crowd.forEach((each, at) => write(each.label, spot[0], spot[1] + 15 * at, each.name));
+    crowd.forEach((each, at) => write(each, spot[0], spot[1] + 15 * at));
   }
 
-  function say(event, each, a, b) {
+  function say(event, each) {
+    const [a, b] = state.pair;
     if (state.pointed !== each.name) state.set("pointed", each.name);
     const text = [a, b].map((layer, side) => `${"AB"[side]} ${fraction(each.values[layer], 3)}`
       + (each.lower[layer] === null ? "" : ` (${fraction(each.lower[layer])} to ${fraction(each.upper[layer])})`));
