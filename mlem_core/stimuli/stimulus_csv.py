@@ -98,6 +98,12 @@ def write_csv(stimuli: StimulusSet | pd.DataFrame, target: str | Path | IO[Any])
     Parameters
     ----------
     stimuli : a set, or a table with the columns of the stimulus CSV
+
+    Examples
+    --------
+    >>> write_csv(analysis.stimuli, "copy.csv")
+    >>> len(read_csv("copy.csv"))
+    120
     """
     write_table(stimuli.table if isinstance(stimuli, StimulusSet) else stimuli, target)
 

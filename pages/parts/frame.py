@@ -96,6 +96,7 @@ _STYLE = """<style>
 .st-key-strip {
   background: GROUND; border-bottom: 1px solid LINE; padding: .4rem 0; gap: .25rem .75rem;
 }
+[data-testid="stCaptionContainer"] { color: color-mix(in srgb, INK 74%, GROUND); }
 [data-testid="stTopNav"] { width: 100%; }
 [data-testid="stTopNav"] + div { min-width: 0; }
 [data-testid="stTopNav"] > div:has(a[href$="/new"]) { margin-left: auto; order: 9999 !important; }
@@ -119,7 +120,7 @@ a[data-testid="stTopNavLink"][href$="/new"] span { color: white; font-weight: 60
   [class*="st-key-line-of-"] [data-testid="stColumn"]:nth-child(2) { flex: 1 0 75%; }
 }
 @media (max-width: 760px) { .st-key-roles-head, .st-key-analyses-head { display: none; } }
-a[data-testid="stTopNavLink"]:focus-visible, .stSidebar a:focus-visible,
+a[data-testid="stTopNavLink"]:focus-visible, .st-key-foot a:focus-visible,
 [data-testid="stElementToolbar"] button:focus-visible {
   outline: 2px solid #3380b2; outline-offset: -2px;
 }
@@ -176,7 +177,13 @@ def narrow() -> bool:
 def dress() -> None:
     """Give every page the same look."""
     theme, style = st.context.theme.type or "light", _STYLE
-    colors = {"link": "link", "primary": "primary", "ground": "background", "line": "border"}
+    colors = {
+        "link": "link",
+        "primary": "primary",
+        "ground": "background",
+        "line": "border",
+        "ink": "text",
+    }
     for word, name in colors.items():
         style = style.replace(word.upper(), str(st.get_option(f"theme.{theme}.{name}Color")))
     st.html(style)
