@@ -96,7 +96,7 @@ _STYLE = """<style>
 .st-key-strip {
   background: GROUND; border-bottom: 1px solid LINE; padding: .4rem 0; gap: .25rem .75rem;
 }
-[data-testid="stCaptionContainer"] { color: color-mix(in srgb, INK 74%, GROUND); }
+[data-testid="stCaptionContainer"] { opacity: .78; }
 [data-testid="stTopNav"] { width: 100%; }
 [data-testid="stTopNav"] + div { min-width: 0; }
 [data-testid="stTopNav"] > div:has(a[href$="/new"]) { margin-left: auto; order: 9999 !important; }
@@ -177,13 +177,7 @@ def narrow() -> bool:
 def dress() -> None:
     """Give every page the same look."""
     theme, style = st.context.theme.type or "light", _STYLE
-    colors = {
-        "link": "link",
-        "primary": "primary",
-        "ground": "background",
-        "line": "border",
-        "ink": "text",
-    }
+    colors = {"link": "link", "primary": "primary", "ground": "background", "line": "border"}
     for word, name in colors.items():
         style = style.replace(word.upper(), str(st.get_option(f"theme.{theme}.{name}Color")))
     st.html(style)
