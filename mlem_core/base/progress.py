@@ -102,7 +102,7 @@ class StageTimes:
             left -= planned.seconds
             found = reported.get((planned.stage, planned.model))
             if found is not None:
-                furthest, own, after = found, planned.seconds, left
+                furthest, own, after = found, planned.seconds, max(0.0, left)  # differences round
         return total - own - after, own, furthest, after
 
     @property
