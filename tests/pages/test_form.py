@@ -164,7 +164,7 @@ def test_distances_and_named_layers_beside_a_model(store, csv, tmp_path):
     files = [tmp_path / f"{name}.npz" for name in ("brain", "ratings", "short")]
     screen = Screen("new", models="mini-bert", layers="0,1").upload(csv).press("step models")
     screen.upload(*files, to="representations")
-    assert "layers V1, IT" in screen.said and screen.address["precomputed"] == ["ratings"]
+    assert "layers V1 and IT" in screen.said and screen.address["precomputed"] == ["ratings"]
     (error,) = screen.errors
     assert "array V1 of short.npz has 3 rows" in error and not can_run(screen)
     screen.press("file away short")

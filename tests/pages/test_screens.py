@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import zipfile
 from dataclasses import replace
 from types import SimpleNamespace
@@ -162,6 +163,7 @@ def test_two_layers_that_share_an_artefact_fail_a_check(shipped):
 
 def test_intervals_of_two_layers_and_their_maps_arrive_by_themselves(mine, monkeypatch):
     monkeypatch.setattr(background, "begin_ahead", lambda work: work.begin())
+    shutil.rmtree(mine.store.root / "stimulus-map", ignore_errors=True)  # of another test
     first = Screen(analysis=mine.jobs[0].id, a="one:0", b="two:1")
     assert first.canvas["finding"].endswith(").") and "%" not in first.canvas["finding"]
     assert {term["kind"] for term in first.canvas["terms"]} == {"open", "rest"}
@@ -387,7 +389,9 @@ def test_what_else_explains_the_finding_of_the_example_can_be_added(shipped, mon
     assert "unexplained" in shown["finding"]
     started = []
     monkeypatch.setattr(
-        analyses, "start", lambda spec, _: started.append(spec) or analyses.find("example", _)
+        analyses,
+        "start",
+        lambda spec, _, **more: started.append(spec) or analyses.find("example", _),
     )
     screen.press(best)
     assert (best, started[0].add) == ("Add the next word", ("next_word",)) and screen.errors == []
