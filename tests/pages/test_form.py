@@ -155,6 +155,7 @@ def test_columns_become_a_vector_and_a_file_a_feature(store, tmp_path):
     assert {"semantics", "ratings"} <= {*explore.importances} and explore.figures
 
 
+@pytest.mark.slow
 def test_distances_and_named_layers_beside_a_model(store, csv, tmp_path):
     n, rng = len(words(20)), np.random.default_rng(0)
     points = rng.normal(size=(n, 3))
