@@ -60,7 +60,7 @@ def chance_sentence(chance: ContributionNull | None) -> str:
     return " ".join((f"{how[0].upper()}{how[1:]}.", *chance.notes))
 
 
-FLAGGED = "flagged by the audit, position or unit"
+FLAGGED = "flagged (audit, position, unit)"
 FOLDS = "one standard deviation over folds"
 RESOLVED = "by value"  # begins the words for a coding by value
 

@@ -106,7 +106,7 @@ def test_an_excel_file_is_read_as_it_is_and_run(store, tmp_path):
     # The upload itself is what was analysed, read as the command line reads it.
     assert Path(spec.stimuli).read_bytes() == path.read_bytes()
     assert spec.load_stimuli().digest == AnalysisSpec(str(path)).load_stimuli().digest
-    screen.press(f"look {screen.job}")
+    screen = Screen(analysis=screen.job)
     assert screen.canvas["terms"] and screen.errors == []
     assert screen.pair == ("mini-bert layer 0", "mini-bert layer 6")
 

@@ -159,7 +159,7 @@ def test_a_name_and_a_note_stand_wherever_the_analysis_does(mine):
     assert "My words <b>*bold*</b>" in explore.widget("selectbox", "Analysis").options
     # Emptied, it is called by what was chosen again.
     screen.choose(f"name {job}", "", "text_input")
-    assert "folds 4" in line(Screen(), job)
+    assert "2 models" in line(Screen(), job)
 
 
 def test_two_are_compared_in_a_dialog(own):

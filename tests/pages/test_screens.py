@@ -194,13 +194,10 @@ def test_what_runs_stands_on_every_screen_until_one_has_looked(mine):
     job = mine.jobs[0].id
     form = Screen().unfold(f"more {job}").press(f"duplicate {job}").address
     screen = Screen("new", **form | {"seed": "9"}).press("Run")
-    for page in ("explore", "report", "docs"):
-        screen.go(page)
-        assert f"look {screen.job}" in screen.buttons and "seed 9" in screen.said
-    job = screen.job
-    screen.press(f"look {job}")
-    assert screen.job == job and f"look {job}" not in screen.buttons
-    assert screen.pair[0].startswith("one layer")
+    # Its result opens by itself.
+    new = Screen(analysis=screen.job)
+    assert new.job != job and f"look {new.job}" not in new.buttons
+    assert new.pair[0].startswith("one layer")
 
 
 FEATURES = {"noun", "position", "kind"}
@@ -285,7 +282,8 @@ def test_similarities_have_their_agreement_and_order(own):
 @pytest.mark.slow
 def test_a_similarity_with_terms_takes_the_place_of_rsa(mine, monkeypatch):
     monkeypatch.setattr(background, "begin_ahead", lambda work: work.begin())
-    screen = seen(mine, detail="how", a="one:0", b="one:1", similarity="cka").press("Compute CKA")
+    screen = seen(mine, detail="how", a="one:0", b="one:1", similarity="cka")
+    screen.unfold("folded Similarities, their agreement and order").press("Compute CKA")
     shown = screen.run().canvas
     assert shown["similarity"][0]["name"] == "CKA" and shown["layerMap"][0] is None
     assert "(CKA ." in shown["finding"] and screen.errors == []
@@ -329,14 +327,14 @@ def test_scores_are_tested_against_permuted_labels(mine):
 @pytest.mark.slow
 def test_intervals_and_tests_are_corrected(mine):
     screen = seen(mine, detail="checks")
-    screen.press("Add confidence intervals and tests")
+    screen.press("Compute confidence intervals and tests")
     screen.unfold("folded importance-tests", "folded similarity-tests", "folded difference-tests")
     assert "Benjamini-Hochberg" in screen.said and len(screen.app.dataframe) == 3
     assert screen.canvas["importance"]["spread"].startswith("95 % CI over ")
     # Other features have no intervals yet: the bands are named as what they are.
     screen.tick_off("kind")
     assert screen.canvas["importance"]["spread"] == "± 1 sd over folds"
-    assert "Add confidence intervals and tests" in screen.buttons
+    assert "Compute confidence intervals and tests" in screen.buttons
 
 
 @slow
