@@ -121,7 +121,7 @@ def analyse(out: Path, store: Store) -> Analysis:
     drawn = {
         "profiles": profiles(results.importance, results.scores, names),
         "similarity": similarity_matrices(results.similarity_profiles, results.similarity_rsa),
-        "layer_map": layer_maps(results.layer_map, results.importance),
+        "layer_map": layer_maps(results.layer_map),
     }
     table = analysis.stimuli.table
     for layer in (0, 2):

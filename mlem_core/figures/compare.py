@@ -173,7 +173,6 @@ def compare_caption(context: FigureContext) -> str:
     spread = f"95 % CI over {context.over}" if context.over else FOLDS
     return joined(
         f"Importance of each feature in the two layers: mean over folds, bars are {spread}.",
-        "Marks on one spot are set apart a little.",
         context.basis,
     )
 

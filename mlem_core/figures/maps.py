@@ -282,12 +282,12 @@ def draw_layer_maps(context: FigureContext) -> RenderedFigure | None:
         layer_maps(results.layer_map, across, unreadable),
         "Maps of the layers",
         joined(
-            "Metric MDS of 1 − similarity: similar layers lie close together. A line joins the "
-            "layers of a model in order." * (len(unreadable) < len(stress)),
-            "Grey: layers of other models." * (len(models) > _FEW),
+            "Metric MDS of 1 − similarity; a line joins the layers of a model in order."
+            * (len(unreadable) < len(stress)),
+            "Grey: other models." * (len(models) > _FEW),
             stress_sentence(*(value for value in stress.values() if value <= READABLE)),
-            f"No map {listed(measures)}, as its stress is above {fraction(READABLE)}: the most "
-            "similar layers of every model and another one." * bool(measures),
+            f"No map {listed(measures)} (stress above {fraction(READABLE)}): the most similar "
+            "layers of every two models." * bool(measures),
             context.basis,
         ),
         results.layer_map,

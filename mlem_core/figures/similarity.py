@@ -351,7 +351,7 @@ def similarity_caption(context: FigureContext) -> str:
         "Cells: means over runs of layers." * (len(results.similarity_rsa) > MOST_CELLS),
         "" if other is None else other.similarity.no_terms,
         tau_by_chance(results.n_profile_features),
-        "Grey: RSA with corrected p ≥ .05, or τ whose interval has 0." if intervals else "",
+        "Grey: not above chance." if intervals else "",
         intervals,
         context.basis,
     )
