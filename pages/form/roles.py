@@ -40,6 +40,7 @@ ROLE_NAMES = {
     "start_idx": "first character",
     "end_idx": "character after it",
     "ignore": "no feature",
+    "vector": "vector",
     "rdm": "distance matrix",
 }
 
