@@ -7,7 +7,7 @@ from functools import partial
 import streamlit as st
 
 from pages.my_analyses import show_my_analyses
-from pages.parts import canvas, frame, opening
+from pages.parts import canvas, exporting, frame, opening
 from pages.parts.drawers import show_drawers
 from pages.parts.view import View, has_pairs
 from pages.parts.view_details import show_view_details
@@ -21,6 +21,8 @@ def explore_body() -> None:
 def _explore(view: View) -> None:
     if has_pairs(view):
         frame.alone(partial(_two_layers, view))
+    else:
+        exporting.show_figure(view, "profiles")
 
 
 def _two_layers(view: View) -> None:

@@ -309,10 +309,11 @@ def field(name: str, stimuli: StimulusSet | None = None) -> None:
         now = "yes" if default else "no"
         choices.choose_one(described.label, ["no", "yes"], name, now, help=described.text)
     elif described.choices is not None:
-        labels = described.labels
+        labels, text = described.labels, described.text
         if name == "folds_over" and stimuli is not None and stimuli.level == STIMULUS:
             labels = {**labels, "sentences": Units.from_stimuli(stimuli).groups}
-        choices.choose_one(described.label, labels, name, default, help=described.text)
+            text = "What training has not seen of a stimulus that is tested."
+        choices.choose_one(described.label, labels, name, default, help=text)
     elif described.parse is int and described.range is not None and default is not None:
         choices.whole_number(described.label, name, default, *described.range, help=described.text)
     elif name == "values" or (described.parse is parse_names and not described.repeated):
