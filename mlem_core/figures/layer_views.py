@@ -15,14 +15,13 @@ from mlem_core.analysis.flags import layer_reasons
 from mlem_core.base.text import fraction, percent
 from mlem_core.base.typing import FloatArray, Layer, parse_layer
 from mlem_core.figures.context import FigureContext
+from mlem_core.figures.maps import READABLE
 from mlem_core.figures.profiles import Line, profile_lines
 from mlem_core.figures.style import feature_colors
 from mlem_core.figures.terms import decomposition
 from mlem_core.inference.intervals import with_bounds
 from mlem_core.measures.decomposition import discordant_pairs
 
-# Beyond this stress a map of the layers shows what is not there; their neighbours are listed.
-MOST_STRESS = 0.2
 MOST_LINKS = 3
 KINDS = {
     "distances": "More similar by distances than by features",
@@ -101,13 +100,13 @@ def layer_map_content(context: FigureContext) -> list[dict[str, Any] | None]:
     """Map of the layers by RSA and by their profiles: x, y and stress, in the order of the layers.
 
     None where there is no map of the similarity that is shown, or its stress is above
-    `MOST_STRESS`.
+    `READABLE`.
     """
     results = context.results
     maps: list[dict[str, Any] | None] = []
     for measure in ("rsa", "profiles"):
         stress = results.map_stress.get(measure, np.nan)
-        if (measure == "rsa" and context.compared is not None) or not stress <= MOST_STRESS:
+        if (measure == "rsa" and context.compared is not None) or not stress <= READABLE:
             maps.append(None)
             continue
         points = results.layer_map[results.layer_map["measure"] == measure]

@@ -264,7 +264,7 @@ def _numbered(points: pd.DataFrame) -> pd.DataFrame:
 @figure(
     "layer_maps",
     "Maps of the layers",
-    "Similar layers lie close together. Click two of them to compare them.",
+    "Similar layers lie close together.",
     offered=True,
 )
 def draw_layer_maps(context: FigureContext) -> RenderedFigure | None:

@@ -237,12 +237,12 @@ def _how_far(status: Status) -> str:
 
 
 def interval_progress(job_id: str) -> str:
-    """How far the intervals of an analysis are, as "intervals: 40 %"; "" where none come."""
+    """How far the intervals of an analysis are, as " 40 %"; "" where none come."""
     job = analyses.find(job_id, stored.store())
     last = None if job is None else last_stage.find_last_stage(job)
     if last is None or not last.folder.exists() or not last.status().goes_on:
         return ""
-    return f"intervals: {percent(last.status().share)}"
+    return f" {percent(last.status().share)}"
 
 
 class _Ahead:

@@ -63,8 +63,7 @@ def show_views(view: View) -> None:
     """All layers in the view that is chosen, and what the canvas waits for."""
     shown = view.shown(similarity=chosen_similarity())
     work = _pending_work(view, shown)
-    of_run = background.interval_progress(view.job_id).removeprefix("intervals:")
-    progress = of_run or _progress(work)
+    progress = background.interval_progress(view.job_id) or _progress(work)
     content = {**canvas_data(shown, progress), "view": chosen_view()}
 
     def event(name: str) -> Any:
@@ -91,7 +90,7 @@ def show_views(view: View) -> None:
     )
     if figure := st.session_state.pop("figure to export", ""):
         exporting.export_dialog(view, VIEWS.get(figure, figure), similarity=chosen_similarity())
-    _wait(shown, work, progress)
+    _wait(shown, work)
 
 
 def _pending_work(view: View, shown: FigureContext) -> Followup | None:
@@ -105,11 +104,13 @@ def _pending_work(view: View, shown: FigureContext) -> Followup | None:
 
 def _progress(work: Followup | None) -> str:
     """How far some work is, in tenths; empty before it has begun."""
-    stages = [] if work is None else work.status().stages
-    return f" {percent(stages[-1].done * 10 // max(stages[-1].total, 1) / 10)}" if stages else ""
+    status = None if work is None else work.status()
+    if status is None or not status.stages:
+        return ""
+    return f" {percent(int(10 * status.share) / 10)}"
 
 
-def _wait(shown: FigureContext, work: Followup | None, progress: str) -> None:
+def _wait(shown: FigureContext, work: Followup | None) -> None:
     """Have made what the canvas lacks: intervals and chance of the two layers, and their maps."""
     maps = lacking_maps(shown)
     background.give_way(work)
@@ -117,7 +118,9 @@ def _wait(shown: FigureContext, work: Followup | None, progress: str) -> None:
         with contextlib.suppress(InputError, OSError):
             background.begin_ahead(work)
     if maps or (work is not None and work.status().state in background.UNDER_WAY):
-        st.fragment(_arrive, run_every=SOON if maps else OFTEN)(shown, work, maps, progress, [])
+        st.fragment(_arrive, run_every=SOON if maps else OFTEN)(
+            shown, work, maps, _progress(work), []
+        )
 
 
 def _arrive(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -143,15 +143,13 @@ def _chosen(done: dict[str, Job]) -> str | None:
 def _choose_selection(analysis: Analysis) -> Selection:
     """Selection of the user from an analysis: features, models and layers, behind their counts."""
     names = [feature.name for feature in analysis.stimuli.features]
-    kept = choices.get_many("features", names, names)
-    with st.popover(_count(kept, names, "feature"), help="Which features are fitted and shown."):
-        features = choices.toggle_many(
-            "Features",
-            stored.feature_titles(names),
-            "features",
-            help="The metric model is fitted again with the features that you keep, from sums over "
-            "the pairs; no language model runs for it.",
-        )
+    features = _choose_some(
+        "feature",
+        "features",
+        stored.feature_titles(names),
+        "The metric model is fitted again with the features that you keep, from sums over the "
+        "pairs; no language model runs for it.",
+    )
     ordered = tuple(name for name in names if name in features)
     layers = tuple(_choose_layers(analysis))
     if choices.can_reset():
@@ -167,6 +165,13 @@ def _choose_selection(analysis: Analysis) -> Selection:
     return replace(analysis.select(), features=ordered, layers=layers)
 
 
+def _choose_some(what: str, name: str, titles: Mapping[str, str], help: str) -> list[str]:
+    """Some of the features or models, behind their count."""
+    label = _count(choices.get_many(name, list(titles), list(titles)), list(titles), what)
+    with st.popover(label, help=f"Which {what}s are shown."):
+        return choices.toggle_many(f"{what}s".capitalize(), titles, name, help=help)
+
+
 def _count(kept: Sequence[Any], names: Sequence[Any], what: str) -> str:
     """Label of a choice: "8 features", or "7 of 8 features" where some are left out."""
     some = f"{len(kept)} of " * (len(kept) < len(names))
@@ -176,14 +181,9 @@ def _count(kept: Sequence[Any], names: Sequence[Any], what: str) -> str:
 def _choose_layers(analysis: Analysis) -> list[Layer]:
     models = list(dict.fromkeys(model for model, _ in analysis.layers))
     numbers = [str(n) for n in sorted({layer for _, layer in analysis.layers})]
-    kept = choices.get_many("show_models", models, models)
-    with st.popover(_count(kept, models, "model"), help="Which models are shown."):
-        layers = choices.toggle_many(
-            "Models",
-            stored.model_titles(models),
-            "show_models",
-            help="The models whose layers are shown.",
-        )
+    layers = _choose_some(
+        "model", "show_models", stored.model_titles(models), "The models whose layers are shown."
+    )
     at = choices.get_many("show_layers", numbers, [])
     selected = [
         (model, layer)

@@ -1,7 +1,6 @@
 // Elements, colours of the theme, numbers as text, and tooltips.
 
-export function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
+function filled(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name === "text") element.textContent = value;
@@ -9,6 +8,10 @@ export function make(tag, attributes = {}, ...children) {
   }
   element.append(...children.filter(child => child != null));
   return element;
+}
+
+export function make(tag, attributes = {}, ...children) {
+  return filled(document.createElement(tag), attributes, children);
 }
 
 // The link to the file of a figure, by default that of the view that is shown; none in a page of its own.
@@ -20,14 +23,7 @@ export function save(state, figure, text = "⤓ This figure") {
 
 // An element of a drawing by vectors.
 export function vector(tag, attributes = {}, ...children) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (name === "text") element.textContent = value;
-    else if (value !== false && value != null) element.setAttribute(name, value === true ? "" : value);
-  }
-  element.append(...children.filter(child => child != null));
-  return element;
+  return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 }
 
 // The letter of a layer in its ring, at a place of a drawing.
