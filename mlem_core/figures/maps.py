@@ -261,12 +261,7 @@ def _numbered(points: pd.DataFrame) -> pd.DataFrame:
     return points.assign(text=texts, place=places)
 
 
-@figure(
-    "layer_maps",
-    "Maps of the layers",
-    "Similar layers lie close together.",
-    offered=True,
-)
+@figure("layer_maps", "Maps of the layers", "Similar layers lie close together.", offered=True)
 def draw_layer_maps(context: FigureContext) -> RenderedFigure | None:
     """The layers as points."""
     results = context.results

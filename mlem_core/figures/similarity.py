@@ -179,10 +179,7 @@ def matrix_figure(
 
 
 def _arrange(
-    layout: dict[str, Any],
-    of: Grid,
-    arranged: Arrangement,
-    ends: Sequence[tuple[float, float]],
+    layout: dict[str, Any], of: Grid, arranged: Arrangement, ends: Sequence[tuple[float, float]]
 ) -> None:
     """Set the places of the matrices, all of one size, and the height of all."""
     if arranged == "alone":

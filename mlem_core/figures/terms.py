@@ -146,12 +146,7 @@ def draw_why_layers(context: FigureContext) -> RenderedFigure | None:
     narrow = context.drawing.narrow
     across = 3 if narrow else 4
     return RenderedFigure(
-        term_matrices(
-            drawn,
-            across,
-            similarity.unit,
-            narrow=narrow,
-        ),
+        term_matrices(drawn, across, similarity.unit, narrow=narrow),
         "Contributions to the similarity of every two layers",
         f"Contributions to the {similarity.called} of every two layers (Shapley values, "
         "cross-fitted), and the unexplained part. Blue: more similar; brown: less similar. "

@@ -17,14 +17,7 @@ from mlem_core.figures import export
 from mlem_core.figures.context import RenderedFigure
 from mlem_core.figures.export import dark_copy
 from mlem_core.figures.plots import FIGURES, draw
-from mlem_core.figures.print_layout import (
-    DPI,
-    FONTS,
-    WIDTHS_MM,
-    Paper,
-    narrow_copy,
-    print_copy,
-)
+from mlem_core.figures.print_layout import DPI, FONTS, WIDTHS_MM, Paper, narrow_copy, print_copy
 from mlem_core.report.chosen import Chosen
 from mlem_core.report.formats import FORMATS, csv_bytes
 from mlem_core.stimuli.levels import STIMULUS

@@ -35,11 +35,7 @@ from mlem_core.figures.style import (
 _NARROW = 200  # px; of the map in one column of a journal
 
 
-def audit_map(
-    layers: pd.DataFrame,
-    changes: pd.DataFrame,
-    flags: pd.DataFrame,
-) -> go.Figure:
+def audit_map(layers: pd.DataFrame, changes: pd.DataFrame, flags: pd.DataFrame) -> go.Figure:
     """Heatmap of the size of each possible artefact in each layer, from 0 to 1; flags are dots.
 
     A row a quantity: the share of position 0 in the variance of the ranks, the share of outlier
@@ -100,11 +96,7 @@ def _head(layer: Layer) -> str:
     return f"<b>{layer_title(layer)}</b><br>"
 
 
-def _rows(
-    layers: pd.DataFrame,
-    changes: pd.DataFrame,
-    names: Sequence[Layer],
-) -> list[_Row]:
+def _rows(layers: pd.DataFrame, changes: pd.DataFrame, names: Sequence[Layer]) -> list[_Row]:
     rows = []
     for name, title in _QUANTITIES.items():
         if name not in layers:
@@ -171,11 +163,7 @@ def _line(context: FigureContext) -> str:
     return line if known is None else " ".join((line, *known.notices))
 
 
-@figure(
-    "audit",
-    "Audit of every layer",
-    _line,
-)
+@figure("audit", "Audit of every layer", _line)
 def draw_audit(context: FigureContext) -> RenderedFigure | None:
     """Figure of the size of each possible artefact; None where there is no audit."""
     audit, flagged, analysis = AUDIT.find(context), audit_flags(context), context.analysis

@@ -17,11 +17,7 @@ def _line(context: FigureContext) -> str:
     return line if search is None else " ".join((line, *search.notes))
 
 
-@figure(
-    "what_else",
-    "What else explains the similarity",
-    _line,
-)
+@figure("what_else", "What else explains the similarity", _line)
 def draw_what_else(context: FigureContext) -> RenderedFigure | None:
     """Bar chart of the gains of the candidates; None where they are not known."""
     search = pair_search(context)

@@ -14,11 +14,7 @@ def _line(context: FigureContext) -> str:
     return " ".join(("How well each feature can be decoded from the same layers.", *notices))
 
 
-@figure(
-    "baseline_decoding",
-    "Decoding of each feature",
-    _line,
-)
+@figure("baseline_decoding", "Decoding of each feature", _line)
 def draw_decoding(context: FigureContext) -> RenderedFigure | None:
     """Figure S10 of Jalouzot et al. (2024); None where it has not been computed."""
     decoded = DECODING.find(context)

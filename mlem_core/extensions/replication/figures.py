@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from mlem_core.figures.captions import joined
 from mlem_core.figures.context import RenderedFigure
 from mlem_core.figures.profiles import profiles
-from mlem_core.figures.style import (
-    Annotations,
-)
+from mlem_core.figures.style import Annotations
 from mlem_core.inference.intervals import FamilyOfTests
 
 

@@ -49,12 +49,7 @@ LEVELS = 8  # of a nominal feature; of more, seven have a colour and the others 
 _HEIGHT = 200  # px of a panel of several, which is a square
 
 
-def stimulus_map(
-    points: pd.DataFrame,
-    color: str,
-    kind: str,
-    title: str,
-) -> go.Figure:
+def stimulus_map(points: pd.DataFrame, color: str, kind: str, title: str) -> go.Figure:
     """Stimuli of one layer as points, coloured by a feature.
 
     Parameters

@@ -152,12 +152,7 @@ def _member_name(name: str, group: str) -> str:
     return rest or (ALONE if name == group else name)
 
 
-@figure(
-    "system_map",
-    "Map of systems",
-    "Similar systems lie close together.",
-    offered=True,
-)
+@figure("system_map", "Map of systems", "Similar systems lie close together.", offered=True)
 def draw_system_map(context: FigureContext) -> RenderedFigure | None:
     """Metric MDS of the distances of systems."""
     of = compared_systems(context)

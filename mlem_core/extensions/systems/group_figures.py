@@ -96,11 +96,7 @@ def group_profiles(
 
 
 def feature_line(
-    line: pd.DataFrame,
-    at: Sequence[str],
-    x: Any,
-    feature: str,
-    colors: Mapping[str, str],
+    line: pd.DataFrame, at: Sequence[str], x: Any, feature: str, colors: Mapping[str, str]
 ) -> list[Trace]:
     """The line of a feature over x, or of the held-out ρ (""), with its band.
 
