@@ -21,9 +21,7 @@ from mlem_core.figures.profiles import Line, profile_lines
 from mlem_core.figures.style import (
     LEGEND,
     LINE,
-    NO_ANNOTATIONS,
     PALETTE,
-    Annotations,
     Trace,
     as_number,
     error_bar,
@@ -44,7 +42,7 @@ def importance_scatter(
     features: Sequence[str],
     tau: float,
     rsa: float,
-    annotations: Annotations = NO_ANNOTATIONS,
+    intervals: pd.DataFrame | None = None,
 ) -> go.Figure:
     """Importances of two layers against each other (figure 4 of Salle et al. 2024).
 
@@ -54,12 +52,12 @@ def importance_scatter(
     pair : (model, layer) on the x and on the y axis
     features : all features of the analysis, which decide the colours
     tau, rsa : similarity of the two layers, weighted Kendall τ and RSA's Spearman ρ
-    annotations : intervals (model, layer, quantity, feature, lower, upper, see
-        `mlem_core.inference.intervals.score_table`) are drawn in place of ± 1 standard deviation
-        over folds
+    intervals : model, layer, quantity, feature, lower, upper (see
+        `mlem_core.inference.intervals.score_table`), drawn in place of ± 1 standard deviation over
+        folds
     """
-    own, tested = _mean_of_pair(importance, pair), annotations.intervals
-    tested = None if tested is None else _mean_of_pair(tested, pair)
+    own = _rows_of_pair(importance, pair)
+    tested = None if intervals is None else _rows_of_pair(intervals, pair)
     lines = profile_lines(own, own[["model", "layer"]], tested)
     sides: dict[str, list[Any]] = {
         name: [_point(lines.get((model, "importance", name)), n) for model, n in pair]
@@ -137,12 +135,7 @@ def _point(line: Line | None, layer: int) -> tuple[float, float, float, str] | N
     return line.mean[at], line.lower[at], line.upper[at], line.more[at]
 
 
-@figure(
-    "compare",
-    "Importances of two layers",
-    "Which features matter in the two layers; on the diagonal a feature matters as much in both.",
-    offered=True,
-)
+@figure("compare", "Importances of two layers", offered=True)
 def draw_compare(context: FigureContext) -> RenderedFigure | None:
     """The importances of both layers."""
     if not context.several:
@@ -159,12 +152,12 @@ def draw_compare(context: FigureContext) -> RenderedFigure | None:
             context.terms,
             float(results.similarity_profiles.loc[a, b]),
             float(results.similarity_rsa.loc[a, b]),
-            Annotations(intervals),
+            intervals,
         ),
-        f"Importances in {context.called[0]} and {context.called[1]}",
         compare_caption(context),
-        _mean_of_pair(results.importance, context.pair) if intervals is None else intervals,
+        _rows_of_pair(results.importance, context.pair) if intervals is None else intervals,
         mean_importance(results, a, b),
+        title=f"Importances in {context.called[0]} and {context.called[1]}",
     )
 
 
@@ -177,7 +170,7 @@ def compare_caption(context: FigureContext) -> str:
     )
 
 
-def _mean_of_pair(importance: pd.DataFrame, pair: tuple[Layer, Layer]) -> pd.DataFrame:
+def _rows_of_pair(importance: pd.DataFrame, pair: tuple[Layer, Layer]) -> pd.DataFrame:
     at = list(zip(importance["model"], importance["layer"], strict=True))
     return importance[[layer in pair for layer in at]]
 

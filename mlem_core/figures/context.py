@@ -67,17 +67,17 @@ class RenderedFigure:
     Attributes
     ----------
     figure : what is drawn
-    title : in a few words
     caption : for print: what one sees, how it was computed, and on how much
     data : the table that it is drawn from
     table : the numbers as a paper prints them, where it is not `data`
+    title : in a few words, where it is not that of its kind
     """
 
     figure: go.Figure
-    title: str
     caption: str
     data: pd.DataFrame
     table: pd.DataFrame | None = None
+    title: str = ""
 
     @property
     def printed(self) -> pd.DataFrame:
@@ -205,8 +205,14 @@ class FigureContext(SelectionContext):
 
     @cached_property
     def bands(self) -> list[Band]:
-        """Grey bands that extensions draw behind the importances."""
-        return [band for bands in functions("bands") for band in bands(self)]
+        """Grey bands behind the importances: the largest by chance, and those of extensions."""
+        bands = [band for bands in functions("bands") for band in bands(self)]
+        if (chance := self.importance_chance) is None:
+            return bands
+        largest = chance.groupby(["model", "layer"], as_index=False)["chance"].max()
+        ends = largest.assign(lower=0.0, upper=largest["chance"].clip(lower=0.0))
+        name, caption = "chance (largest of the features)", "Grey: largest with permuted labels."
+        return [Band(name, caption, ends.dropna()), *bands]
 
     @cached_property
     def marks(self) -> pd.DataFrame:
@@ -268,18 +274,17 @@ class FigureRecord:
     ----------
     name : of its file
     title : what kind of figure it is, in a few words
-    line : what a screen says below it, or gives that
     draw : draws it with its caption and its table; None where there is nothing to draw
+    line : what a screen says below it, or gives that; empty where none shows it, but as a file
     offered : whether the page Report offers it; the others are added where they are seen
-    tab : the tab of Explore, or the part of one, that shows it; empty where a screen has it at a
-        place of its own, with what can be clicked in it
+    tab : the part of a screen that shows it; empty where it has a place of its own
     place : where it stands among those of the tab; of equal ones by name
     """
 
     name: str
     title: str
-    line: str | Callable[[FigureContext], str]
     draw: Draw
+    line: str | Callable[[FigureContext], str] = ""
     offered: bool = False
     tab: str = ""
     place: int = 0
@@ -302,7 +307,7 @@ FIGURES = Registry[FigureRecord]("figure", _modules)
 def figure(
     name: str,
     title: str,
-    line: str | Callable[[FigureContext], str],
+    line: str | Callable[[FigureContext], str] = "",
     by_similarity: Literal["", "any", "of terms"] = "",
     **more: Any,
 ) -> Callable[[D], D]:
@@ -315,11 +320,11 @@ def figure(
     """
 
     def register(draw: D) -> D:
-        FIGURES.register(FigureRecord(name, title, line, draw, **more))
+        FIGURES.register(FigureRecord(name, title, draw, line, **more))
         for other in SIMILARITIES.values() if by_similarity else ():
             if other.name != RSA and (other.divides or by_similarity == "any"):
                 draw_other = partial(_draw_by_similarity, draw, other.name)
-                FIGURES.register(FigureRecord(f"{name}_{other.name}", title, line, draw_other))
+                FIGURES.register(FigureRecord(f"{name}_{other.name}", title, draw_other))
         return draw
 
     return register

@@ -68,18 +68,12 @@ def importance_content(context: FigureContext) -> dict[str, Any]:
 
 
 def _bands(context: FigureContext) -> list[dict[str, Any]]:
-    """Grey bands behind the importances: the largest by chance, and those of extensions."""
+    """Name of each grey band behind the importances, and its two ends in each layer."""
     layers, content = list(context.selection.layers), []
-    tables = {band.name: band.table for band in context.bands}
-    if (chance := context.importance_chance) is not None:
-        largest = chance.groupby(["model", "layer"], as_index=False)["chance"].max()
-        tables["chance (largest of the features)"] = largest.assign(
-            lower=0.0, upper=largest["chance"].clip(lower=0.0)
-        )
-    for name, table in tables.items():
-        ends = table.set_index(["model", "layer"])[["lower", "upper"]].reindex(layers)
+    for band in context.bands:
+        ends = band.table.set_index(["model", "layer"])[["lower", "upper"]].reindex(layers)
         lower, upper = (rounded_lists(ends[end].to_numpy()) for end in ("lower", "upper"))
-        content.append({"name": name, "lower": lower, "upper": upper})
+        content.append({"name": band.name, "lower": lower, "upper": upper})
     return content
 
 

@@ -261,7 +261,7 @@ def _numbered(points: pd.DataFrame) -> pd.DataFrame:
     return points.assign(text=texts, place=places)
 
 
-@figure("layer_maps", "Maps of the layers", "Similar layers lie close together.", offered=True)
+@figure("layer_maps", "Maps of the layers", offered=True)
 def draw_layer_maps(context: FigureContext) -> RenderedFigure | None:
     """The layers as points."""
     results = context.results
@@ -275,7 +275,6 @@ def draw_layer_maps(context: FigureContext) -> RenderedFigure | None:
     measures = [_TITLES[name] for name in unreadable]
     return RenderedFigure(
         layer_maps(results.layer_map, across, unreadable),
-        "Maps of the layers",
         joined(
             "Metric MDS of 1 − similarity; a line joins the layers of a model in order."
             * (len(unreadable) < len(stress)),

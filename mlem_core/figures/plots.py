@@ -44,7 +44,8 @@ def draw(name: str, context: FigureContext) -> RenderedFigure | None:
     layers = map(layer_name, context.selection.layers)
     table = context.names.table(drawn.printed, context.terms)
     heads = {layer: context.names.layer(layer) for layer in layers}
-    return replace(drawn, table=table.rename(columns=heads))
+    title = drawn.title or record.title
+    return replace(drawn, table=table.rename(columns=heads), title=title)
 
 
 def all_figures(context: FigureContext, progress: Report) -> dict[str, RenderedFigure]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,8 +13,9 @@ import plotly.graph_objects as go
 from mlem_core.analysis.flags import layer_reasons
 from mlem_core.analysis.results import Results
 from mlem_core.base.text import fraction
-from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.base.typing import FloatArray, IntArray, Layer
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.extending import Band
 from mlem_core.figures.captions import FLAGGED, FOLDS, basis_sentence, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure, held_out
 from mlem_core.figures.naming import (
@@ -28,10 +30,8 @@ from mlem_core.figures.naming import (
 from mlem_core.figures.style import (
     GREY,
     LEGEND,
-    NO_ANNOTATIONS,
     SIGNIFICANT,
     SYMBOLS,
-    Annotations,
     Trace,
     as_numbers,
     as_p,
@@ -64,7 +64,10 @@ def profiles(
     features: Sequence[str],
     across: int = 3,
     value: str = FI,
-    annotations: Annotations = NO_ANNOTATIONS,
+    *,
+    intervals: pd.DataFrame | None = None,
+    flags: Mapping[Layer, str] = MappingProxyType({}),
+    bands: Sequence[Band] = (),
 ) -> go.Figure:
     """Feature importance over the layers, a panel a model (figure 3 of Salle et al. 2024).
 
@@ -75,11 +78,10 @@ def profiles(
     features : all features of the analysis, which decide the colours
     across : panels beside each other
     value : what `importance` is, in words with its unit in parentheses
-    annotations : intervals are a table of model, layer, quantity ("rho", "ceiling", "importance"),
-        feature, value, lower, upper, p_corrected, see `mlem_core.inference.intervals.score_table`;
-        flags are of layers (model, layer), drawn as triangles above them; chance is model, layer,
-        feature, chance, drawn as a grey band up to the largest; noise is model, layer, lower,
-        upper, drawn as a grey band
+    intervals : model, layer, quantity ("rho", "ceiling", "importance"), feature, value, lower,
+        upper, p_corrected, see `mlem_core.inference.intervals.score_table`
+    flags : why layers are to be read with care, drawn as triangles above them
+    bands : grey ones behind the lines
 
     Lines are means over folds; bands are the intervals, or ± 1 standard deviation where there are
     none. A mark is open where the corrected p of its importance is above 0.05. The held-out ρ
@@ -88,7 +90,7 @@ def profiles(
     models, titles, rows = family_rows(list(dict.fromkeys(importance["model"])), across)
     layout, places = panel_layout(titles, height=360, rows=rows)
     labels, colors = feature_labels(features, LEGEND), feature_colors(features)
-    lines = profile_lines(importance, scores, annotations.intervals)
+    lines = profile_lines(importance, scores, intervals)
     highest = 1.05 * float(np.nanmax([line.mean.max() for line in lines.values()], initial=0.0))
     unit = value.rpartition("(")[2].rstrip(")")
     traces: list[Trace] = []
@@ -100,21 +102,15 @@ def profiles(
             if (line := lines.get((model, "importance", name))) is not None:
                 of = feature_name(name), labels[place], called, unit
                 drawn += line_traces(line, *of, group=name, color=colors[name], place=place)
-        if annotations.chance is not None:
-            drawn += chance_band(annotations.chance[annotations.chance["model"] == model])
-        for ends in annotations.bands:
+        for ends in bands:
             drawn += grey_band(ends.table[ends.table["model"] == model], ends.name)
         for key in ("rho", "ceiling"):
             if (model, key, "") in lines:
                 drawn += _score_traces(lines[model, key, ""], key, called)
-        flags = {
-            layer: why
-            for (flagged_model, layer), why in annotations.flags.items()
-            if flagged_model == model
-        }
-        if flags:
-            hover = [f"<b>{called[n]}</b><br>flagged: {wrapped(why)}" for n, why in flags.items()]
-            drawn.append(flag_trace(list(flags), [highest] * len(flags), hover))
+        flagged = {layer: why for (name, layer), why in flags.items() if name == model}
+        if flagged:
+            hover = [f"<b>{called[n]}</b><br>flagged: {wrapped(why)}" for n, why in flagged.items()]
+            drawn.append(flag_trace(list(flagged), [highest] * len(flagged), hover))
         traces += place_in_panel(ref, drawn)
         # Of many panels each is too low for the whole title.
         title = value if len(models) <= 4 * across else unit
@@ -225,17 +221,6 @@ def line_with_band(
     return [*bands, line]
 
 
-def chance_band(table: pd.DataFrame) -> list[Trace]:
-    """Grey band from 0 to the largest importance of any feature by chance."""
-    largest = table.groupby("layer")["chance"].max().clip(lower=0.0).dropna()
-    if not len(largest):
-        return []
-    x, high = largest.index.to_numpy(), largest.to_numpy(np.float64)
-    return [
-        band(x, (np.zeros(len(x)), high), GREY, "chance", 0.25, "chance (largest of the features)")
-    ]
-
-
 def grey_band(table: pd.DataFrame, name: str, x: str = "layer") -> list[Trace]:
     """Grey band between "lower" and "upper" over x; none of fewer than two layers."""
     if len(table) < 2:
@@ -317,14 +302,20 @@ def draw_profiles(context: FigureContext) -> RenderedFigure:
     if context.intervals is not None:
         table = profile_intervals(context.intervals, results)
     data = None if tested is None else tested.table
-    marks = Annotations(data, flags, context.importance_chance, context.bands)
-    tables = results.importance, results.scores, terms
     return RenderedFigure(
-        profiles(*tables, across=context.across, annotations=marks),
-        f"Importance of each feature over {context.along}",
+        profiles(
+            results.importance,
+            results.scores,
+            terms,
+            context.across,
+            intervals=data,
+            flags=flags,
+            bands=context.bands,
+        ),
         profiles_caption(context, flagged=bool(flags)),
         results.importance if data is None else data,
         table,
+        title=f"Importance of each feature over {context.along}",
     )
 
 
@@ -342,7 +333,6 @@ def profiles_caption(context: FigureContext, *, flagged: bool) -> str:
         "Dashed: held-out ρ.",
         "Dotted: feature ceiling." if context.results.scores["ceiling"].notna().any() else "",
         f"Triangles: {FLAGGED}." if flagged else "",
-        "Grey: largest with permuted labels." if context.importance_chance is not None else "",
         *(band.caption for band in context.bands),
         context.basis,
     )
@@ -398,8 +388,8 @@ def draw_importance_in_both_ways(context: FigureContext) -> RenderedFigure | Non
     value = "importance when left out (drop in ρ)"
     return RenderedFigure(
         profiles(drawn, folds, context.all_features, context.across, value),
-        "Importance when left out of each feature",
         "Drop in held-out ρ when the model is refitted without the feature; it can be negative. "
         f"Mean over folds. {basis_sentence(results.n_stimuli, 0, results.n_folds)}",
         table,
+        title="Importance when left out of each feature",
     )

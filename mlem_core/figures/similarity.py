@@ -34,11 +34,9 @@ from mlem_core.figures.matrix import (
 from mlem_core.figures.naming import layer_labels, model_name
 from mlem_core.figures.style import (
     DIVERGING,
-    NO_ANNOTATIONS,
     NOT_ABOVE_CHANCE,
     SIGNIFICANT,
     SIZE,
-    Annotations,
     Trace,
     as_number,
     as_numbers,
@@ -69,7 +67,7 @@ def similarity_matrices(
     profiles: pd.DataFrame,
     rsa: pd.DataFrame,
     across: int = 2,
-    annotations: Annotations = NO_ANNOTATIONS,
+    intervals: pd.DataFrame | None = None,
     order: Order = "model",
 ) -> go.Figure:
     """Heatmaps of all layers' similarity, by profiles and by RSA (figure 2 of Salle et al. 2024).
@@ -84,9 +82,9 @@ def similarity_matrices(
         where the axis of its columns is called so, another similarity
         (`mlem_core.pairs.similarities`) in the place of RSA
     across : 2 beside each other, 1 below each other
-    annotations : intervals (layer_a, layer_b, weighted_tau_lower, weighted_tau_upper, rsa_lower,
-        rsa_upper, rsa_p_corrected, see `mlem_core.inference.intervals`) are told on hovering; a
-        cell is grey where its RSA, or its τ, is not above chance
+    intervals : layer_a, layer_b, weighted_tau_lower, weighted_tau_upper, rsa_lower, rsa_upper,
+        rsa_p_corrected (see `mlem_core.inference.intervals`), told on hovering; a cell is grey
+        where its RSA, or its τ, is not above chance
     order : "model", or "clustering": by average linkage on 1 − RSA, with its dendrogram beside
         the matrix of RSA and the models' colours along both
     """
@@ -96,7 +94,7 @@ def similarity_matrices(
     agnostic = Measure(other.name, other.title, other.unit, other.short)
     matrices = []
     for square, measure in ((profiles, TAU), (rsa, agnostic)):
-        hover, unsure = interval_texts(annotations.intervals, profiles.index, measure.column)
+        hover, unsure = interval_texts(intervals, profiles.index, measure.column)
         matrices.append(Matrix(measure, square.to_numpy(dtype=np.float64), hover, unsure))
     return matrix_figure(of, matrices, "row" if across == 2 else "column")
 
@@ -301,8 +299,6 @@ def interval_texts(table: pd.DataFrame | None, names: pd.Index, measure: str) ->
 @figure(
     "similarity",
     "Similarity of every two layers",
-    "Similarity of every two layers, by their features and by their distances alone. Click a cell "
-    "to choose its two layers.",
     by_similarity="any",
     offered=True,
 )
@@ -314,21 +310,21 @@ def draw_similarity(context: FigureContext) -> RenderedFigure | None:
     square = results.similarity_rsa
     if other is not None:
         square, tested = other.square, None
-    across = 1 if context.drawing.screen or context.drawing.narrow else 2
+    across = 1 if context.drawing.narrow else 2
     data = None if tested is None else tested.table
     drawn = similarity_matrices(
         results.similarity_profiles,
         square,
         across=across,
         order="clustering" if context.drawing.options.get("order") == "clustering" else "model",
-        annotations=Annotations(data),
+        intervals=data,
     )
     return RenderedFigure(
         drawn,
-        "Similarity of every two layers" + (f" ({other.similarity.short})" if other else ""),
         similarity_caption(context),
         pairs_of_layers(results, *([] if other is None else [square])) if data is None else data,
         None if data is None else tested_pairs(data),
+        title="Similarity of every two layers" + (f" ({other.similarity.short})" if other else ""),
     )
 
 

@@ -90,10 +90,10 @@ def draw_feature_correlations(context: FigureContext) -> RenderedFigure | None:
         return None
     return RenderedFigure(
         feature_correlations(results.feature_correlations),
-        "Correlations of the feature distances",
         "Pearson correlation of the distances of two features over pairs of stimuli. "
         f"{basis_sentence(results.n_stimuli, results.n_pairs)}",
         results.feature_correlations.rename_axis("feature").reset_index(),
+        title="Correlations of the feature distances",
     )
 
 
@@ -178,7 +178,6 @@ def draw_feature_counts(context: FigureContext) -> RenderedFigure:
     across = {"across": 2} if context.drawing.narrow else {}
     return RenderedFigure(
         feature_counts(stimuli.table, kinds, context.all_features, **across),
-        "Values of the features",
         f"How many of the {context.results.n_stimuli:,} stimuli have each value.",
         value_counts(stimuli.table, names),
     )

@@ -6,7 +6,6 @@ import html
 import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from plotly.colors import sample_colorscale
 
 from mlem_core.base.labels import isolated, shortened
 from mlem_core.base.text import fraction, minus
-from mlem_core.extending import Band
 
 # Okabe and Ito's colours, distinct with every common colour vision, in an order that sets
 # neighbours far apart. Black (lost on a dark page) is a brown here and the yellow is darker.
@@ -70,28 +68,6 @@ CLEAR: dict[str, Any] = {"ticks": "outside", "ticklen": 4, "tickcolor": "rgba(0,
 AUDIT = "flagged"  # begins the names of what marks layers and pairs of layers
 Trace = dict[str, Any]  # as Plotly takes it
 Point = tuple[float, float]
-
-
-@dataclass(frozen=True)
-class Annotations:
-    """Intervals, tests and flags that a figure draws beside its values.
-
-    Attributes
-    ----------
-    intervals : table of confidence intervals and corrected p-values; None where there is none
-    flags : why a layer, or a pair of layers, is to be read with care; each figure says what its
-        keys are
-    chance : table of what values are by chance; None where that is not known
-    bands : grey ones behind the values
-    """
-
-    intervals: pd.DataFrame | None = None
-    flags: Mapping[Any, Any] = field(default_factory=dict)
-    chance: pd.DataFrame | None = None
-    bands: Sequence[Band] = ()
-
-
-NO_ANNOTATIONS = Annotations()
 
 
 def scatter(x: Any, y: Any, hover: Any = None, mode: Any = "markers", **more: Any) -> Trace:

@@ -147,7 +147,6 @@ def draw_why_layers(context: FigureContext) -> RenderedFigure | None:
     across = 3 if narrow else 4
     return RenderedFigure(
         term_matrices(drawn, across, similarity.unit, narrow=narrow),
-        "Contributions to the similarity of every two layers",
         f"Contributions to the {similarity.called} of every two layers (Shapley values, "
         "cross-fitted), and the unexplained part. Blue: more similar; brown: less similar. "
         + f"Below {fraction(LEAST_SPAN)} and left out: {left_out}. " * bool(left_out)

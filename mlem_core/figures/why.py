@@ -155,7 +155,6 @@ def draw_why(context: FigureContext) -> RenderedFigure | None:
     features = context.all_features if settled(explained) else ()
     return RenderedFigure(
         waterfall(explained.terms, features, similarity.unit, explained.random_reach),
-        f"Why {a} and {b} are similar" + ("" if of_rsa else f" ({similarity.short})"),
         joined(
             f"{what} as a sum of cross-fitted Shapley contributions and the unexplained part.",
             f"Bars: 95 % CI over {over}, {how}." if how else "",
@@ -166,4 +165,5 @@ def draw_why(context: FigureContext) -> RenderedFigure | None:
             context.basis_sentence,
         ),
         table,
+        title=f"Why {a} and {b} are similar" + ("" if of_rsa else f" ({similarity.short})"),
     )

@@ -185,14 +185,13 @@ def show_figure(view: View, figure: str, name: str = "", **options: Any) -> None
         panel.show()
 
 
-def show_tab(view: View, tab: str, *, titled: bool = True) -> None:
-    """The figures whose record says that they stand on a tab of Explore, or in a part of one."""
+def show_tab(view: View, tab: str) -> None:
+    """The figures whose record says that they stand in a part of a screen."""
     records = [record for record in FIGURES.values() if record.tab == tab]
     for record in sorted(records, key=lambda record: (record.place, record.name)):
         panel = Panel.from_view(view, record.name)
         if panel is not None:
-            if titled:
-                st.subheader(record.title)
+            st.subheader(record.title)
             panel.show()
 
 

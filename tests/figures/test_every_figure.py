@@ -149,7 +149,7 @@ def test_a_png_has_the_asked_pixels_and_says_its_resolution(browser):
 def test_many_panels_are_one_page_and_latex_has_its_width(browser):
     importance, paper = mean_importance(layers=dict.fromkeys("abcde", 2)), Paper(width_mm=89)
     panels = profiles(importance, scores_of(importance), FEATURES, across=1)
-    drawn = RenderedFigure(panels, "a & b", "", importance)
+    drawn = RenderedFigure(panels, "", importance, title="a & b")
     (page,) = PdfReader(io.BytesIO(formats.FORMATS["pdf"].write(drawn, "a", paper))).pages
     assert float(page.mediabox.height) * MM <= 170.5
     assert b"<title>a &amp; b</title>" in formats.FORMATS["svg"].write(drawn, "a", paper)

@@ -14,7 +14,6 @@ from mlem_core.figures.maps import layer_maps, nearest_layers
 from mlem_core.figures.matrix import grid, labels
 from mlem_core.figures.similarity import similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations
-from mlem_core.figures.style import Annotations
 from mlem_core.figures.terms import term_matrices
 
 COUNTS = {"m:x": 12, "b": 31}
@@ -96,7 +95,7 @@ def test_cells_that_chance_reaches_are_grey_and_have_a_key():
     ends = {"weighted_tau_lower": [0.1, -0.1], "weighted_tau_upper": 0.3, "rsa_lower": 0.1}
     pairs = {"layer_a": ["a:0", "a:1"], "layer_b": "b:0", "rsa_upper": 0.3}
     table = pd.DataFrame({**pairs, **ends, "rsa_p_corrected": [0.06, 0.04]})
-    figure = similarity_matrices(square, square, annotations=Annotations(table))
+    figure = similarity_matrices(square, square, intervals=table)
     grey = {"x": {("a:1", "b:0")}, "x2": {("a:0", "b:0")}}
     for heat, points in zip(named(figure, "not above chance"), cells(figure), strict=True):
         pairs = {
@@ -139,7 +138,7 @@ def test_hovering_over_two_layers_tells_their_intervals():
     tau = {"weighted_tau_lower": 0.11, "weighted_tau_upper": 0.22}
     rsa = {"rsa_lower": -0.5, "rsa_upper": 0.25, "rsa_p_corrected": 0.04}
     table = pd.DataFrame([{"layer_a": "a:0", "layer_b": "b:0", **tau, **rsa}])
-    figure = similarity_matrices(square, square, annotations=Annotations(table))
+    figure = similarity_matrices(square, square, intervals=table)
     tau, rsa = (points.hovertext for points in cells(figure))
     for cell in (2, 6):
         assert ".110 to .220" in tau[cell] and "p" not in tau[cell].split("<br>")[-1]

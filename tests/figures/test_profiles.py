@@ -9,21 +9,15 @@ from mlem_core.figures.compare import importance_scatter
 from mlem_core.figures.context import with_interactions
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.stimuli import feature_counts
-from mlem_core.figures.style import Annotations
 from mlem_core.figures.why import waterfall
 
 ACCURACY, CEILING = "held-out ρ", "feature ceiling"
 
 
-def drawn(importance, features=FEATURES, **annotations):
-    """The profiles with what `annotations` says beside them."""
-    marks = Annotations(**annotations)
-    return profiles(importance, scores_of(importance), features, annotations=marks)
-
-
 def test_profiles_draw_the_means_and_spreads_over_folds():
     importance = mean_importance()
-    scores, figure = scores_of(importance), drawn(importance)
+    scores = scores_of(importance)
+    figure = profiles(importance, scores, FEATURES)
     for number, model in enumerate("ab"):
         own = importance[(importance["model"] == model) & (importance["feature"] == "tense")]
         by_layer = own.groupby("layer")["importance"]
@@ -54,7 +48,7 @@ def find_intervals(importance):
 def test_intervals_take_the_place_of_spreads_over_folds():
     importance = mean_importance()
     shuffled = find_intervals(importance).sample(frac=1, random_state=0)
-    figure = drawn(importance, intervals=shuffled)
+    figure = profiles(importance, scores_of(importance), FEATURES, intervals=shuffled)
     line = named(figure, "pos")[0]
     assert list(line.marker.symbol) == ["circle", "circle-open", "circle"] and line.showlegend
     bands = {t.legendgroup: t for t in reversed(figure.data) if t.name == "band"}
@@ -62,9 +56,7 @@ def test_intervals_take_the_place_of_spreads_over_folds():
     np.testing.assert_allclose(bands["pos"].y[3:], (np.array(line.y) - 0.1)[::-1])
     assert "p = .200" in line.hovertext[1] and "p < .001" in line.hovertext[0]
     assert ".400 to .800" in named(figure, ACCURACY)[0].hovertext[0]
-    scatter = importance_scatter(
-        importance, (("a", 0), ("b", 1)), FEATURES, 0.5, 0.4, Annotations(shuffled)
-    )
+    scatter = importance_scatter(importance, (("a", 0), ("b", 1)), FEATURES, 0.5, 0.4, shuffled)
     point = named(scatter, "tense")[0]
     np.testing.assert_allclose(point.error_x.array, [0.3])
     np.testing.assert_allclose(point.error_y.arrayminus, [0.1])

@@ -34,8 +34,8 @@ def shown(over="", r=0.0, agreement=float("nan")):
     made["scores"] = pd.DataFrame({"ceiling": [0.5 if over else np.nan]})
     tests = SimpleNamespace(family="9 tests") if over else None
     said = {"basis": BASIS, "coding": WHETHER, "over": over, "names": None, "compared": None}
-    said |= {"importance_chance": None, "bands": ()}
-    said |= {"score_tests": tests, "similarity_tests": tests, "results": SimpleNamespace(**made)}
+    said |= {"score_tests": tests, "similarity_tests": tests, "bands": ()}
+    said["results"] = SimpleNamespace(**made)
     return SimpleNamespace(**said)
 
 

@@ -173,7 +173,6 @@ def draw_audit(context: FigureContext) -> RenderedFigure | None:
     at = zip(audit.layers["model"], audit.layers["layer"].astype(int), strict=True)
     return RenderedFigure(
         audit_map(audit.layers, audit.changes, marked(flagged)),
-        "Audit of every layer",
         "The size of each possible artefact (row) per layer (column), from 0 to 1. Dots: a "
         f"conclusion about the layer changes by at least twice the limit. {on}",
         audit.layers,

@@ -35,4 +35,4 @@ def draw_what_else(context: FigureContext) -> RenderedFigure | None:
         f"features and its labels permuted, cross-fitted; bars: 95 % CI over {units}. "
         f"{context.basis_sentence}"
     )
-    return RenderedFigure(drawn, "What else explains the similarity", caption, search.table)
+    return RenderedFigure(drawn, caption, search.table)

@@ -27,7 +27,6 @@ def draw_decoding(context: FigureContext) -> RenderedFigure | None:
     on = basis_sentence(context.results.n_stimuli, 0, context.results.n_folds)
     return RenderedFigure(
         profiles(drawn, folds, context.all_features, context.across, "accuracy above chance (Δ)"),
-        "Decoding of each feature",
         "Accuracy of a linear classifier for each feature on held-out stimuli, above that of the "
         f"most frequent value. Mean over folds, bands are {FOLDS}. {on}",
         table,

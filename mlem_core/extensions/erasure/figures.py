@@ -109,10 +109,10 @@ def draw_erasure(context: FigureContext) -> RenderedFigure | None:
     names, where = context.names, (found.model, found.layer)
     return RenderedFigure(
         erasure_panels(found, names, 1 if context.drawing.narrow else context.across),
-        f"{names.feature(found.feature)} erased from {names.layer_title(where)}",
         f"Measures before and after {names.feature(found.feature)} is erased by LEACE from "
         f"{layer_name(where)}. Bars: 95 % CIs of the change over sentences and words. "
         f"Interchanged: another value. Bands: labels permuted, random subspaces. {OUTSIDE}",
         found.table,
         found.table.round(3),
+        title=f"{names.feature(found.feature)} erased from {names.layer_title(where)}",
     )

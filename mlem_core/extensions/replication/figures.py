@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from mlem_core.figures.captions import joined
 from mlem_core.figures.context import RenderedFigure
 from mlem_core.figures.profiles import profiles
-from mlem_core.figures.style import Annotations
 from mlem_core.inference.intervals import FamilyOfTests
 
 
@@ -38,7 +37,7 @@ def draw_importance_differences(
         features,
         across=2,
         value="difference of importance (ΔFI)",
-        annotations=Annotations(intervals),
+        intervals=intervals,
     )
     for trace in drawn.data:
         if isinstance(trace.hovertext, tuple):
@@ -51,10 +50,10 @@ def draw_importance_differences(
     )
     return RenderedFigure(
         drawn,
-        "Difference of importance",
         joined(
             f"Importance of each feature in “{names[0]}” less that in “{names[1]}”.",
             tested if over else "",
         ),
         family.table,
+        title="Difference of importance",
     )

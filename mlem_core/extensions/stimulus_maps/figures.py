@@ -165,7 +165,6 @@ def _coloured_map(context: FigureContext, layer: Layer) -> RenderedFigure | None
     kind = next(feature.kind for feature in stimuli.features if feature.name == color)
     return RenderedFigure(
         stimulus_map(points, color, kind, title),
-        f"Stimuli in {title}",
         map_caption(
             len(points),
             len(stimuli),
@@ -174,6 +173,7 @@ def _coloured_map(context: FigureContext, layer: Layer) -> RenderedFigure | None
             stress,
         ),
         points,
+        title=f"Stimuli in {title}",
     )
 
 
@@ -183,15 +183,7 @@ def draw_side(context: FigureContext, side: int) -> RenderedFigure | None:
 
 
 for _side, _place in enumerate("ab"):
-    figure(
-        f"stimulus_map_{_place}",
-        "Map of the stimuli",
-        lambda context: (
-            f"{sentence_case(LAYOUTS[selected_layout(context)])}: stimuli that lie close together "
-            "are represented similarly. Read groups of them, not single ones."
-        ),
-        tab="details",
-    )(partial(draw_side, side=_side))
+    figure(f"stimulus_map_{_place}", "Map of the stimuli")(partial(draw_side, side=_side))
 
 
 def map_caption(n_shown: int, n_stimuli: int, color: str, layout: str, *stresses: float) -> str:
@@ -311,10 +303,10 @@ def draw_map_panels(context: FigureContext) -> RenderedFigure | None:
         map_panels(
             [layer_map.figure for layer_map in available], 2 if context.drawing.narrow else 4
         ),
-        f"Stimuli in the layers of {context.names.model(model)}",
         f"The stimuli in the layers of one model, coloured by {color}.{some} "
         f"{map_caption(n, len(context.analysis.stimuli), '', selected_layout(context))}",
         pd.concat(tables, ignore_index=True),
+        title=f"Stimuli in the layers of {context.names.model(model)}",
     )
 
 
@@ -370,12 +362,7 @@ def two_layers(
     return go.Figure(once_in_legend(traces), layout)
 
 
-@figure(
-    "two_layers",
-    "Figure 4: scatter and maps of two layers",
-    "Two layers: which features matter in each, and how each lays out the stimuli.",
-    offered=True,
-)
+@figure("two_layers", "Figure 4: scatter and maps of two layers", offered=True)
 def draw_two_layers(context: FigureContext) -> RenderedFigure | None:
     """The importances of both layers and their maps in one figure."""
     compared, map_a, map_b = draw_compare(context), draw_side(context, 0), draw_side(context, 1)
@@ -385,7 +372,6 @@ def draw_two_layers(context: FigureContext) -> RenderedFigure | None:
     color = context.names.feature(color_feature(context))
     return RenderedFigure(
         two_layers(compared.figure, (map_a.figure, map_b.figure), narrow=context.drawing.narrow),
-        f"{a} and {b}: importances and maps of the stimuli",
         joined(
             f"(a) {compared.caption} (b, c) {LAYOUTS[selected_layout(context)]} of the neural "
             f"distances, coloured by {color}.",
@@ -393,4 +379,5 @@ def draw_two_layers(context: FigureContext) -> RenderedFigure | None:
         ),
         compared.data,
         compared.table,
+        title=f"{a} and {b}: importances and maps of the stimuli",
     )

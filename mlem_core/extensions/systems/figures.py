@@ -38,7 +38,6 @@ from mlem_core.figures.style import (
     LEGEND,
     PALETTE,
     SIZE,
-    Annotations,
     Trace,
     as_number,
     faded,
@@ -89,7 +88,6 @@ def draw_system_distances(context: FigureContext) -> RenderedFigure | None:
     expected = np.mean(of.distances.chance)
     return RenderedFigure(
         _matrix(of, order, of.pair if context.drawing.screen else None),
-        "Distance of every two systems",
         joined(
             _describe_distance(of),
             f"With permuted stimuli: {as_number(float(expected), 2)}.",
@@ -163,7 +161,6 @@ def draw_system_map(context: FigureContext) -> RenderedFigure | None:
     table["y"] = points[:, 1]
     return RenderedFigure(
         _map(of, table, around),
-        "Map of systems",
         joined(
             f"Metric MDS. {_describe_distance(of)}",
             "Ellipses: one standard deviation over folds, whose maps are turned onto this one."
@@ -294,7 +291,6 @@ def draw_system_paths(context: FigureContext) -> RenderedFigure | None:
         drawn.update_layout({f"{axis}axis": {"title": {"text": title}, "gridcolor": FAINT}})
     return RenderedFigure(
         drawn,
-        "Paths of importance profiles over depth",
         joined(
             f"Principal components of the importances ({listed(columns, most=3)}) of all layers; "
             "a line joins the layers of a system, small marks first.",
@@ -302,6 +298,7 @@ def draw_system_paths(context: FigureContext) -> RenderedFigure | None:
             context.basis,
         ),
         table,
+        title="Paths of importance profiles over depth",
     )
 
 
@@ -327,7 +324,6 @@ def draw_system_importance(context: FigureContext) -> RenderedFigure | None:
     drawn.update_xaxes(title_text="importance (drop in ρ)", zeroline=True)
     return RenderedFigure(
         drawn,
-        "What sets systems apart",
         joined(
             "Drop in ρ on held-out pairs of systems when systems exchange a property.",
             f"Held-out ρ {as_number(scores['rho'].mean(), 2)}.",
@@ -364,7 +360,6 @@ def draw_property_correlations(context: FigureContext) -> RenderedFigure | None:
         drawn = matrix_figure(grid(cells, "clustering", r), [Matrix(measure, r)], "alone", None)
     return RenderedFigure(
         drawn,
-        "Properties that go together",
         "Pearson correlation of the distances of systems by every two properties, ordered by "
         f"average linkage on 1 − r. {many(len(of.names), 'system')}.",
         table,
@@ -394,15 +389,15 @@ def draw_system_profiles(context: FigureContext) -> RenderedFigure | None:
             scores,
             context.terms,
             across=1 if context.drawing.narrow else 2,
-            annotations=Annotations(data),
+            intervals=data,
         ),
-        f"Importance profiles of {_two(context)}",
         joined(
             f"Drop in held-out ρ when a feature is permuted, in {len(layers)} layers (mean over "
             f"folds). Bands: {spread}.",
             context.basis,
         ),
         importance if data is None else data,
+        title=f"Importance profiles of {_two(context)}",
     )
 
 
@@ -435,13 +430,13 @@ def draw_system_alignment(context: FigureContext) -> RenderedFigure | None:
     table = pd.DataFrame({"first": map(layer_name, ends[0]), "second": map(layer_name, ends[1])})
     return RenderedFigure(
         _alignment(of.pair, [[layers[k] for k in at] for at in places], path, cost),
-        f"Layers of {_two(context)} that match",
         joined(
             "Layers that dynamic time warping of the importance profiles (mean over folds) puts "
             "together. Darker lines: smaller distance of their profiles.",
             context.basis,
         ),
         table.assign(distance=cost),
+        title=f"Layers of {_two(context)} that match",
     )
 
 

@@ -241,7 +241,6 @@ def draw_group_profiles(context: FigureContext) -> RenderedFigure | None:
         group_profiles(
             summary.profiles, context.terms, across=across, noise=noise, subjects=subjects
         ),
-        "Mean profiles of the groups",
         f"Mean importance of each feature over {along}, per group of models. Bands: 95 % CI "
         f"over {summary.over}, where n is two or more. {f'{CEILING} ' if noise is not None else ''}"
         f"{sizes(summary)} {context.basis}",
@@ -262,7 +261,6 @@ def draw_group_similarity(context: FigureContext) -> RenderedFigure | None:
         return None
     return RenderedFigure(
         group_similarity(summary.similarity, narrow=context.drawing.narrow),
-        "Similarity within and between groups",
         "Mean RSA of pairs of different models at equal relative depth: within a group on the "
         f"diagonal, else between two. 95 % CI over {summary.over} (three models a group or more). "
         f"{sizes(summary)} {context.basis_sentence}",
@@ -283,7 +281,6 @@ def draw_universality(context: FigureContext) -> RenderedFigure | None:
         return None
     return RenderedFigure(
         universality(summary.universality),
-        "Universality of the contributions",
         "Mean contribution between groups, over that within groups. 95 % CI over "
         f"{summary.over}. Left out: contributions within groups not clearly above 0. "
         f"{chance_sentence(summary.chance)} {sizes(summary)} {context.basis_sentence}",
@@ -306,9 +303,9 @@ def draw_trajectories(context: FigureContext) -> RenderedFigure | None:
     table = summary.trajectories[summary.trajectories["layer"].isna()]
     return RenderedFigure(
         trajectories(table, context.terms, across=context.across),
-        "Importance of each feature over training",
         "Importance of each feature, and held-out ρ (dashed), over training steps; mean over "
         "layers and seeds. Bands: 95 % CI over seeds; a single run has none and does not "
         f"generalise to other runs. {context.basis}",
         table,
+        title="Importance of each feature over training",
     )

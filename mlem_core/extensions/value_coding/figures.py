@@ -145,8 +145,8 @@ def draw_values_matrices(context: FigureContext) -> RenderedFigure | None:
     name = context.names.feature(feature)
     return RenderedFigure(
         value_matrices(table, feature, layers, across),
-        f"Distances of the values of {name}",
         f"Squared distance of every two values of {name} (mean over folds), {TARGET_UNITS}. "
         f"Diagonal: two stimuli of one value. Empty: values of no pair. {some}{context.basis}",
         rows,
+        title=f"Distances of the values of {name}",
     )

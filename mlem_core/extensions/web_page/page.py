@@ -32,7 +32,7 @@ from mlem_core.base.files import replacing
 from mlem_core.base.text import many
 from mlem_core.base.typing import Counted, Layer, Report, counting
 from mlem_core.figures.canvas import canvas_data, compute_map, map_coordinates, pair_data
-from mlem_core.figures.plots import FIGURES, FigureContext
+from mlem_core.figures.plots import FIGURES, FigureContext, draw
 from mlem_core.inference.explanation import explain, explanations
 from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.similarities import RSA
@@ -198,7 +198,7 @@ def _add_maps(
 
 def _figures(context: FigureContext) -> Iterator[dict[str, Any]]:
     for name in (name for name in SHOWN if name in FIGURES):
-        drawn = FIGURES[name].draw(context)
+        drawn = draw(name, context)
         if drawn is not None:
             figure = json.loads(drawn.figure.to_json())
             yield {"title": drawn.title, "caption": drawn.caption, "figure": figure}
