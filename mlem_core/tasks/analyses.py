@@ -36,8 +36,7 @@ from mlem_core.tasks.runner import Reporter, Request, Task
 _ID = re.compile(r"[0-9a-f]{16}")
 UNUSED_DAYS = 30  # so long an upload is kept that no analysis is of
 _INPUTS = "inputs.json"  # of a job: what its files and models were when it was started
-INTERVALS = "intervals"  # the kind of follow-up with which a run ends
-_LAST_STAGE = "last_stage.json"  # of a job: the options of this follow-up; absent without one
+_LAST_STAGE = "last_stage.json"  # of a job: options of the follow-up with which a run may end
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ class _Example(Job):
 def start(spec: AnalysisSpec, store: Store, *, intervals: bool = False) -> Job:
     """Start an analysis in the background, or attach to the same one.
 
-    With `intervals`, intervals and chance are its last stage, see `mlem_core.tasks.last_stage`.
+    With `intervals`, intervals and chance are its last stage, see `mlem_core.tasks.followups`.
 
     The same analysis is one with the same choices of the same models, on files with the same
     content. Where it is queued, running or done it is left alone; a failed or cancelled one starts
@@ -114,7 +113,7 @@ def start(spec: AnalysisSpec, store: Store, *, intervals: bool = False) -> Job:
     store.check_writable()
     job.folder.mkdir(parents=True, exist_ok=True)
     write_json(job.folder / _INPUTS, {**inputs, "intervals": intervals})
-    job.start(spec.to_dict(), "mlem_core.tasks.last_stage")
+    job.start(spec.to_dict())
     return job
 
 
@@ -133,10 +132,9 @@ def find(job_id: str, store: Store) -> Job | None:
         # What was asked stands in the result too, under its seal.
         if sealed(result, RESULT, "analysis.json"):
             return Job(job_id, folder, files.read_spec(result))
-    try:
+    with contextlib.suppress(OSError, ValueError):  # absent, or of another version
         return Job.in_folder(folder)
-    except (OSError, ValueError):
-        return None  # absent, or of another version
+    return None
 
 
 def recent(store: Store) -> list[Job]:
@@ -258,10 +256,9 @@ def read_requested_intervals(folder: Path) -> dict[str, Any]:
     return read_json(folder / _LAST_STAGE) if requested else {}
 
 
-def make_analysis(request: Request, folder: Path, report: Report) -> None:
+def make_analysis(request: Request, folder: Path, store: Store, report: Report) -> None:
     """Run the submitted analysis and save it."""
-    # Of `folder`: the store's root / jobs / id / unfinished-...
-    store, spec = Store(folder.parent.parent.parent), AnalysisSpec.from_dict(request)
+    spec = AnalysisSpec.from_dict(request)
     submitted = read_json(folder.parent / _INPUTS)
     _check_inputs(spec, submitted)
     spec.check()

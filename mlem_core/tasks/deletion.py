@@ -14,9 +14,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
-from mlem_core.base.files import read_json
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples, notes
 from mlem_core.tasks.access import check_changes_allowed
@@ -66,8 +64,7 @@ def last_deleted(store: Store) -> Job | None:
     """The deleted analysis that can still be brought back; None without one."""
     for folder in _deleted(store).glob("*"):
         with contextlib.suppress(OSError, ValueError):
-            spec = AnalysisSpec.from_dict(read_json(folder / "spec.json", strict=True))
-            return Job(folder.name, folder, spec)
+            return Job.in_folder(folder)
     return None
 
 

@@ -2,12 +2,16 @@
 
 A follow-up is a task as a job is one (`mlem_core.tasks.runner`), in the same queue. It makes a file
 to download, or entries of the store.
+
+An analysis is done and can be opened once its tables are written. Then its last stage may begin: a
+follow-up that nobody has to wait for, with the intervals of all layers and chance. Both together
+are shown as one run; cancelling it keeps what is done, and running the analysis again goes on from
+there.
 """
 
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +23,7 @@ from mlem_core.analysis.layer_sources import model_representations
 from mlem_core.analysis.similarities import SIMILARITY
 from mlem_core.base.errors import InputError, check_choice, unknown
 from mlem_core.base.files import read_json
-from mlem_core.base.progress import PlannedStage, StageTimes
+from mlem_core.base.progress import StageTimes
 from mlem_core.base.typing import Report
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.extending import functions, references, resolve
@@ -30,13 +34,15 @@ from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.storage.digests import canonical
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples
-from mlem_core.tasks.analyses import INTERVALS
+from mlem_core.tasks.analyses import Job, make_analysis, read_requested_intervals
+from mlem_core.tasks.processes import is_held
 from mlem_core.tasks.run_plan import interval_stages, learn_speeds, read_speeds
-from mlem_core.tasks.runner import Lane, Reporter, Request, Task, execute
+from mlem_core.tasks.runner import Lane, Reporter, Request, Status, Task
 
 Options = Mapping[str, Any]
 VERSION = 7
 ARCHIVE = "all.zip"
+INTERVALS = "intervals"  # the kind of follow-up with which a run ends
 
 
 def requested_selection(analysis: Analysis, options: Options) -> Selection:
@@ -64,12 +70,6 @@ def _all_intervals(context: SelectionContext, options: Options) -> None:
         LAYER_CHANCE.get(context)
     for prepare in functions("prepare"):
         prepare(context.analysis, context.required_store, selection)
-
-
-def _interval_plan(context: SelectionContext, speeds: Mapping[str, float]) -> list[PlannedStage]:
-    selection = context.selection
-    size = len(context.analysis.stimuli), len(selection.layers), len(selection.features)
-    return interval_stages(*size, speeds)
 
 
 def _archive(context: SelectionContext, options: Options, folder: Path) -> None:
@@ -104,18 +104,16 @@ class JobType:
     write : in place of it, a function (context, options, folder) that writes files into the folder
     models : function (context, options) that names the models whose representations it reads
     title : what it is in a list of background tasks
-    plan : function (context, speeds) that gives the stages of it, with their times
     """
 
     compute: Callable[[SelectionContext, Options], Any] = lambda context, options: None
     write: Callable[[SelectionContext, Options, Path], Any] | None = None
     models: Callable[[SelectionContext, Options], Iterable[str]] = layer_models
     title: str = ""
-    plan: Callable[[SelectionContext, Mapping[str, float]], list[PlannedStage]] | None = None
 
 
 JOB_TYPES: dict[str, JobType] = {
-    INTERVALS: JobType(_all_intervals, title="intervals and chance", plan=_interval_plan),
+    INTERVALS: JobType(_all_intervals, title="intervals and chance"),
     "archive": JobType(write=_archive, title="zip of everything"),
     "chance": JobType(
         lambda context, options: SCORE_CHANCE.get(context, permutations=options["permutations"]),
@@ -161,9 +159,11 @@ def work(
     """
     job, speeds = job_type(kind), read_speeds(store)
     times = report.times if isinstance(report, Reporter) else StageTimes()
-    context = SelectionContext(analysis, requested_selection(analysis, options), store, report)
-    if job.plan is not None:
-        times.plan = job.plan(context, speeds)
+    selection = requested_selection(analysis, options)
+    context = SelectionContext(analysis, selection, store, report)
+    if kind == INTERVALS:
+        size = len(analysis.stimuli), len(selection.layers), len(selection.features)
+        times.plan = interval_stages(*size, speeds)
     restore_representations(analysis, job.models(context, options), store, report)
     if job.write is None:
         job.compute(context, options)
@@ -210,7 +210,7 @@ class Followup(Task):
 
     def begin(self, lane: Lane = "turn") -> Self:
         """This follow-up, started, or attached to the same work that was started before."""
-        self.start(self.request, "mlem_core.tasks.followups", lane)
+        self.start(self.request, lane)
         return self
 
     def file(self, name: str) -> Path:
@@ -248,15 +248,50 @@ def find_followup(name: str, store: Store) -> Followup | None:
     return Followup(name, folder, request) if "kind" in request else None
 
 
-def make_followup(request: Request, folder: Path, report: Report) -> None:
-    """Do the submitted work and save its result."""
+def make(request: Request, folder: Path, report: Report) -> None:
+    """Do the work that a task's folder specifies, and save its result there."""
     # Of `folder`: the store's root / jobs / id / unfinished-...
     store = Store(folder.parent.parent.parent)
+    if "kind" not in request:
+        make_analysis(request, folder, store, report)
+        return
     job = analyses.find(request["analysis"], store)
     if job is None:
         raise InputError("the analysis is no longer in the store; run it again.")
     work(request["kind"], job.analysis(), request["options"], store, folder, report)
 
 
-if __name__ == "__main__":
-    sys.exit(execute(Path(sys.argv[1]).absolute(), make_followup))
+def find_last_stage(job: Task) -> Followup | None:
+    """The follow-up with the intervals of an analysis; None where it was run without, or fails."""
+    options = read_requested_intervals(job.folder)
+    store = Store(job.folder.parent.parent)
+    return get_followup(INTERVALS, job.id, options, store) if options else None
+
+
+def begin_last_stage(job: Task) -> None:
+    """Begin the last stage of a finished analysis, unless it was begun before."""
+    followup = find_last_stage(job)
+    if followup is not None and job.result.is_dir():
+        followup.begin("later")
+
+
+def run_status(job: Job) -> Status:
+    """State of an analysis and its last stage as one: done where nothing more comes by itself."""
+    status, followup = job.status(), find_last_stage(job)
+    if status.state != "done" or followup is None:
+        return status
+    now = followup.status()
+    # The process of the analysis begins its last stage before it ends.
+    begins = not followup.folder.exists() and is_held(job.folder)
+    if not (now.goes_on or begins):
+        return status
+    times = StageTimes(status.times.plan, [*status.stages, *now.stages], status.times.started)
+    return Status("running" if begins else now.state, times, before=now.before)
+
+
+def cancel_run(job: Job) -> None:
+    """Cancel what goes on of an analysis: its run, or its last stage; what is done stays."""
+    job.cancel()
+    followup = find_last_stage(job)
+    if followup is not None:
+        followup.cancel()

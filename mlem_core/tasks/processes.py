@@ -1,4 +1,7 @@
-"""The processes of tasks: started, found again by others, ended."""
+"""The processes of tasks: started, found again by others, ended.
+
+The process of a task has a lock on its folder, which the kernel lets go of, whatever ends it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import filelock
@@ -17,60 +19,84 @@ import psutil
 
 from mlem_core.base.files import read_json, write_json
 
-# Processes that this one started: a child that has ended stays a zombie until it is polled.
-_children: dict[int, subprocess.Popen[bytes]] = {}
-
-
-def _locked(folder: Path, operation: int) -> int | None:
-    """A descriptor of a folder with a lock on it; None where another process has one."""
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(opened, operation | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(opened)
-        return None
-    except OSError:
-        pass  # where nothing can be locked, `pid.json` alone has to tell
-    return opened
+# Processes that this one started; each hears by its input when this one has ended.
+_children: list[subprocess.Popen[bytes]] = []
 
 
 def hold(folder: Path) -> int | None:
     """A descriptor of the folder by which its process has it for as long as it lives.
 
-    None where another process has it. The kernel lets go of it, whatever ends the process.
+    None where another process has it.
     """
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     # A look of `is_held` is over in no time; the threads of a process may end after it has.
     for _ in range(200):
-        if (opened := _locked(folder, fcntl.LOCK_EX)) is not None:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return opened
-        time.sleep(0.005)
+        except BlockingIOError:
+            time.sleep(0.005)
+        except OSError:
+            return opened  # see `is_held`
+    os.close(opened)
     return None
 
 
 def is_held(folder: Path) -> bool:
     """Whether a process has the folder: it may not have written down yet which it is."""
     try:
-        opened = _locked(folder, fcntl.LOCK_SH)
+        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
         return False
-    if opened is not None:
+    try:
+        fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return psutil.pid_exists(_pid(folder))  # nothing can be locked here
+    finally:
         os.close(opened)
-    return opened is None
 
 
-def module_command(module: str, *arguments: str) -> tuple[list[str], dict[str, str]]:
-    """The command that runs a module as a process of its own, and its environment."""
+def start_process(folder: Path, held: int, *, is_awaited: bool) -> None:
+    """Start the process of a task, which leads a group of its own and writes into `log`.
+
+    Parameters
+    ----------
+    held : of `hold`; the process has it from now on
+    is_awaited : whether someone waits for it; else it comes after others
+    """
+    command = [sys.executable, "-P", "-m", "mlem_core.tasks", str(folder)]
+    if not is_awaited and shutil.which("nice"):
+        command = ["nice", "-n", "5", *command]
     # The process finds this package wherever it was started from.
     here = str(Path(__file__).resolve().parents[2])
     paths = [here, *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    return [sys.executable, "-P", "-m", module, *arguments], environment
+    _children[:] = [child for child in _children if child.poll() is None]
+    with (folder / "log").open("wb") as log:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            pass_fds=(held,),
+        )
+    _children.append(child)
+    write_pid(folder, child.pid)
 
 
-def low_priority() -> list[str]:
-    """The beginning of a command that comes after others."""
-    nice = shutil.which("nice")
-    return [nice, "-n", "5"] if nice else []
+def write_pid(folder: Path, pid: int) -> None:
+    """Note which process is at a task."""
+    write_json(folder / "pid.json", {"pid": pid})
+
+
+def _pid(folder: Path) -> int:
+    """The process that was noted last; 0 for none."""
+    pid = read_json(folder / "pid.json").get("pid")
+    return pid if isinstance(pid, int) and pid > 1 else 0
 
 
 def yield_processors() -> None:
@@ -79,74 +105,19 @@ def yield_processors() -> None:
         Path("/proc/self/autogroup").write_text("5", encoding="ascii")
 
 
-def start_process(
-    command: Sequence[str], folder: Path, held: int, environment: Mapping[str, str]
-) -> None:
-    """Start a process that leads a group of its own and writes into `log`.
-
-    Parameters
-    ----------
-    held : of `hold`; the process has it from now on
-    """
-    with (folder / "log").open("wb") as log:
-        child = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env=environment,
-            pass_fds=(held,),
-        )
-    _children[child.pid] = child
-    write_pid(folder, child.pid)
-
-
-def write_pid(folder: Path, pid: int) -> None:
-    """Note which process is at a task."""
-    write_json(folder / "pid.json", {"pid": pid, "started": started(pid)})
-
-
-def started(pid: int) -> float | None:
-    """Start time of a live process, in seconds; None where there is none.
-
-    Process numbers are used again; with this a stranger is not taken for the job.
-    """
-    try:
-        process = psutil.Process(pid)
-        if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
-            return None
-        # Linux counts from the boot, the date of which moves when the clock is set.
-        boot = psutil.boot_time() if psutil.LINUX else 0.0
-        return round(process.create_time() - boot, 2)
-    except psutil.NoSuchProcess:
-        return None
-
-
-def live_pid(folder: Path) -> int | None:
-    """The number of the job's process if it is still there."""
-    process = read_json(folder / "pid.json")
-    pid, began = process.get("pid"), process.get("started")
-    if not isinstance(pid, int) or pid <= 1:
-        return None
-    child = _children.get(pid)
-    if child is not None and child.poll() is not None:
-        _children.pop(pid, None)
-    now = started(pid)
-    return pid if now is not None and now == began else None
-
-
-def signal_group(pid: int, number: int) -> None:
-    """Send a signal to a task's process and to those that it has started."""
+def signal_group(folder: Path, number: int) -> None:
+    """Send a signal to the process that has a folder and to those that it has started."""
+    pid = _pid(folder)
     # It leads its own group, so its number is the group's.
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, number)
+        if pid and is_held(folder):
+            os.killpg(pid, number)
 
 
 def gone(folder: Path, seconds: float) -> bool:
     """Wait for a task's process to end; whether it has."""
     end = time.monotonic() + seconds
-    while live_pid(folder) is not None:
+    while is_held(folder):
         if time.monotonic() > end:
             return False
         time.sleep(0.02)

@@ -1,11 +1,12 @@
 """Work in the background, each piece in a process of its own.
 
 A task is a folder, and what state it is in follows from the files in it alone: any process that
-looks there (another tab, a restarted server) sees the same. Its process is `python -m MODULE
-FOLDER`, which outlives whoever started it. One task of a parent folder runs at a time.
+looks there (another tab, a restarted server) sees the same. Its process is `python -m
+mlem_core.tasks FOLDER`, which outlives whoever started it. One task of a parent folder runs at a
+time.
 
     spec.json       the specification
-    pid.json        the process, and when it was started
+    pid.json        the process
     progress.json   how far it is
     result/         what it made; it appears in one step
     failed.json     the sentence for the user
@@ -44,12 +45,8 @@ from mlem_core.tasks.processes import (
     gone,
     hold,
     is_held,
-    live_pid,
-    low_priority,
-    module_command,
     signal_group,
     start_process,
-    started,
     starting,
     write_pid,
     yield_processors,
@@ -61,7 +58,6 @@ Request = dict[str, Any]
 
 _WRITE_EVERY = 0.2  # seconds between two writes of progress.json
 _POLL = 0.1  # seconds between two looks at the queue
-_WATCH = 0.5  # seconds between two looks whether the server is there
 _GRACE = 1.0  # seconds from SIGTERM to SIGKILL
 _LANE = "lane.json"
 _ENDS = ("result", "failed.json", "cancelled")  # a task with one of these has ended
@@ -126,7 +122,7 @@ class Task:
     def status(self) -> Status:
         """The status that the files say now."""
         # Looked at first: a process that ends after this look has left its result or failure.
-        alive = live_pid(self.folder) is not None
+        alive = is_held(self.folder)
         progress = read_json(self.folder / "progress.json")
         times = _stage_times(progress)
         if self.result.is_dir():
@@ -136,8 +132,7 @@ class Task:
         failed = read_json(self.folder / "failed.json").get("message")
         if failed:
             return Status("failed", times, str(failed))
-        # Whoever started it may have been killed before it could note which process it is.
-        if alive or is_held(self.folder):
+        if alive:
             if progress.get("state") == "running":
                 return Status("running", times)
             return Status("queued", times, before=_count_earlier_tasks(self.folder))
@@ -158,13 +153,12 @@ class Task:
         """
         check_changes_allowed()
         with starting(self.folder):
-            pid = live_pid(self.folder)
-            if pid is None or self.result.is_dir():
+            if not is_held(self.folder) or self.result.is_dir():
                 return
             (self.folder / "cancelled").write_text(why, encoding="utf-8")
-            signal_group(pid, signal.SIGTERM)
+            signal_group(self.folder, signal.SIGTERM)
             if not gone(self.folder, _GRACE):
-                signal_group(pid, signal.SIGKILL)
+                signal_group(self.folder, signal.SIGKILL)
                 gone(self.folder, _GRACE)
             _remove_unfinished(self.folder)
             (self.folder / "pid.json").unlink(missing_ok=True)
@@ -197,8 +191,8 @@ class Task:
         self.damaged(message)
         raise InputError(message)
 
-    def start(self, request: Request, module: str, lane: Lane = "turn") -> None:
-        """Start `python -m module folder` unless the task is queued, running or done.
+    def start(self, request: Request, lane: Lane = "turn") -> None:
+        """Start the task unless it is queued, running or done.
 
         One that was begun ahead and goes on no longer ends with its server, if now it is wanted.
         A failed or cancelled task starts again. Raises `InputError` where the store cannot be
@@ -215,7 +209,7 @@ class Task:
         with starting(self.folder):
             if self.result.is_dir():
                 return
-            if live_pid(self.folder) is not None:
+            if is_held(self.folder):
                 ended = any((self.folder / n).exists() for n in ("failed.json", "cancelled"))
                 if not ended and lane != "ahead" and self.lane == "ahead":
                     write_json(self.folder / _LANE, {"lane": "later"})
@@ -231,13 +225,9 @@ class Task:
                 if (self.folder / "spec.json").is_dir():
                     _removed(self.folder / "spec.json")
                 write_json(self.folder / "spec.json", request)
-                command, environment = module_command(module, str(self.folder))
                 if lane != "turn":
-                    pid = os.getpid()
-                    of_server = {"server": pid, "started": started(pid)}
-                    write_json(self.folder / _LANE, {"lane": lane, **of_server})
-                    command = [*low_priority(), *command]
-                start_process(command, self.folder, held, environment)
+                    write_json(self.folder / _LANE, {"lane": lane})
+                start_process(self.folder, held, is_awaited=lane == "turn")
             finally:
                 os.close(held)
 
@@ -247,7 +237,7 @@ def unfinished_tasks(folder: Path) -> list[str]:
     tasks: list[Path] = []
     for path in folder.glob("*/pid.json"):
         task = path.parent
-        if not any((task / name).exists() for name in _ENDS) and live_pid(task) is not None:
+        if not any((task / name).exists() for name in _ENDS) and is_held(task):
             tasks.append(task)
     return [name for _, name in sorted(map(_asked, tasks))]
 
@@ -345,17 +335,13 @@ def _count_earlier_tasks(folder: Path) -> int:
 
 
 def _end_with_server(folder: Path) -> None:
-    """End this process, which works ahead, with the server that began it."""
-    while True:
-        time.sleep(_WATCH)
-        lane = read_json(folder / _LANE)
-        if lane.get("lane") != "ahead" or (folder / "result").exists():
-            return
-        if started(lane["server"]) != lane["started"]:
-            (folder / "cancelled").write_text("its server has ended", encoding="utf-8")
-            os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(_GRACE)
-            signal_group(os.getpid(), signal.SIGKILL)
+    """End this process, if it works ahead then, with the server that began it."""
+    os.read(0, 1)  # the server writes nothing; with it the pipe ends
+    if Task(folder.name, folder).lane == "ahead" and not (folder / "result").exists():
+        (folder / "cancelled").write_text("its server has ended", encoding="utf-8")
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(_GRACE)
+        signal_group(folder, signal.SIGKILL)
 
 
 def _asked(folder: Path) -> tuple[int, str]:

@@ -124,7 +124,7 @@ def job(analysis, tmp_path):
     job = analyses.Job(name, Store(tmp_path / "store").root / "jobs" / name, analysis.spec)
     job.folder.mkdir(parents=True)
     write_json(job.folder / "spec.json", analysis.spec.to_dict())
-    assert runner.execute(job.folder, analyses.make_analysis) == 0
+    assert runner.execute(job.folder, followups.make) == 0
     return job
 
 
@@ -162,7 +162,7 @@ def problems(job, expected, seed, each):
                 yield f"{what}: {error}"
             if number % each == 0:
                 write_json(found.folder / "spec.json", expected.spec.to_dict())
-                status = runner.execute(found.folder, analyses.make_analysis)
+                status = runner.execute(found.folder, followups.make)
                 if status or not same(found.analysis(), expected):
                     yield f"{what}: not made again"
         except Exception as error:

@@ -32,7 +32,7 @@ from mlem_core.cli.commands import main as run_command
 from mlem_core.cli.commands import parser
 from mlem_core.cli.options import spec_from_options
 from mlem_core.storage.store import Store
-from mlem_core.tasks import analyses, deletion, notes
+from mlem_core.tasks import analyses, deletion, followups, notes
 from mlem_core.tasks.runner import execute
 
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -153,7 +153,7 @@ def _work(folder):
     job.mkdir(parents=True, exist_ok=True)
     spec = spec_from_options(parser(None).parse_args(["analyze", *OPTIONS, "--out", "x"]))
     write_json(job / "spec.json", spec.to_dict())
-    assert (job / "result").is_dir() or execute(job, analyses.make_analysis) == 0
+    assert (job / "result").is_dir() or execute(job, followups.make) == 0
 
 
 def _upload(folder):

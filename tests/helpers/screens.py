@@ -16,7 +16,7 @@ from streamlit.util import calc_hash
 from helpers.inputs import in_files, words
 from helpers.repository import ROOT
 from mlem_core import AnalysisSpec, Store
-from mlem_core.tasks import analyses, followups, last_stage, runner
+from mlem_core.tasks import analyses, followups, runner
 from mlem_core.tasks.access import VARIABLE
 from mlem_core.tasks.analyses import Job
 from pages.form import models
@@ -210,10 +210,9 @@ def _unpacked(found: dict[str, Any]) -> Any:
     return array.reshape([int(n) for n in str(found.get("shape", len(array))).split(",")]).tolist()
 
 
-def in_this_process(command, folder, held, environment):
+def in_this_process(folder, held, *, is_awaited):
     """Instead of `processes.start_process`: the work is done when this returns."""
-    of_jobs = command[command.index("-m") + 1].endswith("last_stage")
-    runner.execute(folder, analyses.make_analysis if of_jobs else followups.make_followup)
+    runner.execute(folder, followups.make)
     (folder / "pid.json").unlink()
 
 
@@ -261,7 +260,7 @@ def window(monkeypatch):
     monkeypatch.setattr(runner, "start_process", in_this_process)
     # A test that wants the intervals of a canvas asks for them.
     monkeypatch.setattr(background, "begin_ahead", lambda work: None)
-    monkeypatch.setattr(last_stage, "begin_last_stage", lambda job: None)
+    monkeypatch.setattr(followups, "begin_last_stage", lambda job: None)
     monkeypatch.delenv(VARIABLE, raising=False)
     stored._opened.cache_clear()
     models._offer.clear()

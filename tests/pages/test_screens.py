@@ -89,13 +89,16 @@ def test_an_analysis_that_is_not_there_is_an_error_with_a_way_on(own, page, job)
 def test_an_analysis_that_is_not_done_shows_its_state(mine, monkeypatch, state):
     """Above every page stands how far it is; whoever looks at it is told what it waits for."""
 
-    def stopped(command, folder, held, environment):
+    holders = list[int]()
+
+    def stopped(folder, held, *, is_awaited):
         if state == "cancelled":
             (folder / "cancelled").touch()
         elif state == "failed":
             write_json(folder / "failed.json", {"message": "layer 99 is not there."})
         else:
             processes.write_pid(folder, os.getpid())
+            holders.append(os.dup(held))
             stage = {"stage": "Pair tables", "model": "one", "done": 1, "total": 3}
             seen = {"unit": "layers", "began": 0.0, "began_at": 0, "seen": 1.0}
             write_json(folder / "progress.json", {"state": state, "stages": [stage | seen]})
@@ -112,8 +115,7 @@ def test_an_analysis_that_is_not_done_shows_its_state(mine, monkeypatch, state):
     assert ["layer 99" in error for error in screen.errors] == [True] * (state == "failed")
     if moving:
         assert "1 of 3 layers" in screen.app.get("progress")[0].proto.text
-        pid = job.folder / "pid.json"
-        monkeypatch.setattr(runner, "signal_group", lambda *sent: pid.unlink())
+        monkeypatch.setattr(runner, "signal_group", lambda *sent: os.close(holders.pop()))
         screen.press(f"cancel {job.id}")
         assert job.status().state == "cancelled"
         return

@@ -117,7 +117,7 @@ def test_a_job_whose_files_change_after_its_start_gives_no_result(few, store, mo
     unfinished = job.folder / "unfinished-0"
     unfinished.mkdir()
     with refused("has changed"):
-        analyses.make_analysis(few.to_dict(), unfinished, lambda _: None)
+        followups.make(few.to_dict(), unfinished, lambda _: None)
 
 
 @pytest.mark.parametrize("after", [0.0, pytest.param(4.0, marks=pytest.mark.slow)])
@@ -139,8 +139,10 @@ def test_cancel_ends_a_process_that_ignores_the_polite_signal(store, long):
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
         "print('deaf', flush=True); time.sleep(60)"
     )
-    piped = {"start_new_session": True, "stdout": subprocess.PIPE}
+    held = processes.hold(folder)
+    piped = {"start_new_session": True, "stdout": subprocess.PIPE, "pass_fds": (held,)}
     with subprocess.Popen([sys.executable, "-c", deaf], **piped) as child:
+        os.close(held)
         assert child.stdout.readline() == b"deaf\n"
         processes.write_pid(folder, child.pid)
         began = time.monotonic()
@@ -204,7 +206,7 @@ def test_a_job_outlives_the_server_that_started_it(few, store):
 def test_an_unexpected_error_names_the_log(store, long):
     folder = made_up(store)
     (folder / "spec.json").write_text("[]")
-    command = [sys.executable, "-m", "mlem_core.tasks.last_stage", str(folder)]
+    command = [sys.executable, "-m", "mlem_core.tasks", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1
     assert "ValueError" in done.stderr  # in a real job this goes to the log
@@ -212,9 +214,9 @@ def test_an_unexpected_error_names_the_log(store, long):
     assert status.state == "failed" and str(folder / "log") in status.message
 
 
-def test_another_process_with_the_same_number_is_not_the_job(store, long):
+def test_a_process_without_the_folder_is_not_the_job(store, long):
     folder = made_up(store)
-    (folder / "pid.json").write_text(json.dumps({"pid": os.getpid(), "started": "1"}))
+    processes.write_pid(folder, os.getpid())
     job = Job(folder.name, folder, long)
     assert job.status().state == "failed"
     job.cancel()  # and this test goes on living
@@ -365,6 +367,7 @@ def test_tasks_have_their_turns_in_the_order_of_arrival(store):
         write_json(folder / "spec.json", {})
         os.utime(folder / "spec.json", (at, at))
         processes.write_pid(folder, os.getpid())
+        assert processes.hold(folder) is not None
         write_json(folder / "progress.json", {"state": "queued"})
     assert [runner.Task(folder.name, folder).status().before for folder in folders] == [0, 1, 2]
     (folders[1] / "cancelled").touch()

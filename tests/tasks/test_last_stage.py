@@ -20,7 +20,7 @@ from mlem_core.base.files import read_json
 from mlem_core.base.progress import PlannedStage, StageTimes, TimedStage
 from mlem_core.inference.explanation import best_known
 from mlem_core.inference.layer_intervals import LAYER_CHANCE, LAYER_INTERVALS
-from mlem_core.tasks import analyses, last_stage, processes
+from mlem_core.tasks import analyses, followups, processes
 from mlem_core.tasks.analyses import Job
 from mlem_core.tasks.run_plan import SPEEDS, interval_stages, learn_speeds, read_speeds, run_stages
 
@@ -37,7 +37,7 @@ def test_intervals_are_the_last_stage_of_a_run_and_leave_its_numbers(few, store)
     shares = []
 
     def both_done():
-        status = last_stage.run_status(job)
+        status = followups.run_status(job)
         shares.append(status.share)
         return status.state == "done"
 
@@ -48,7 +48,7 @@ def test_intervals_are_the_last_stage_of_a_run_and_leave_its_numbers(few, store)
     first = best_known(explain(analysis, a, b), context)
     until(both_done, 240)
     assert all(later >= share - 1e-9 for share, later in pairwise(shares))
-    assert last_stage.find_last_stage(job).status().state == "done"
+    assert followups.find_last_stage(job).status().state == "done"
     context = SelectionContext.from_analysis(analysis, store)
     intervals, chance = LAYER_INTERVALS.find(context), LAYER_CHANCE.find(context)
     later = best_known(explain(analysis, a, b), context, intervals, chance)
@@ -59,21 +59,21 @@ def test_intervals_are_the_last_stage_of_a_run_and_leave_its_numbers(few, store)
     plan = {stage.stage for stage in job.status().times.plan}
     assert {"pairs of stimuli", "permuting labels"} <= plan
     assert read_json(store.root / SPEEDS).keys() <= plan
-    assert last_stage.run_status(analyses.start(few, store, intervals=True)).state == "done"
+    assert followups.run_status(analyses.start(few, store, intervals=True)).state == "done"
     analyses.start(few, store)
-    assert last_stage.find_last_stage(job) is None
+    assert followups.find_last_stage(job) is None
 
 
 def test_cancel_in_the_last_stage_keeps_the_result_and_the_same_run_goes_on(few, store):
     job = analyses.start(few, store, intervals=True)
     wait(job, "done")
-    until(lambda: last_stage.find_last_stage(job).folder.exists())
-    last_stage.cancel_run(job)
+    until(lambda: followups.find_last_stage(job).folder.exists())
+    followups.cancel_run(job)
     assert job.status().state == "done" and job.analysis().layers
-    followup = last_stage.find_last_stage(job)
+    followup = followups.find_last_stage(job)
     assert followup.status().state in ("cancelled", "done")
-    assert last_stage.run_status(job).state == "done"
-    last_stage.begin_last_stage(job)
+    assert followups.run_status(job).state == "done"
+    followups.begin_last_stage(job)
     wait(followup, "done", seconds=240)
 
 
@@ -82,7 +82,7 @@ import sys, time
 from mlem_core import Store
 from mlem_core.tasks import analyses
 job = analyses.find(sys.argv[1], Store(sys.argv[2]))
-job.start(job.spec.to_dict(), "mlem_core.tasks.last_stage", "ahead")
+job.start(job.spec.to_dict(), "ahead")
 print("begun", flush=True)
 time.sleep(600)
 """
@@ -107,7 +107,7 @@ def test_a_killed_server_leaves_no_work_ahead_behind(store, long, monkeypatch):
     job, server = begun_ahead(long, store, monkeypatch)
     server.send_signal(signal.SIGKILL)
     server.wait()
-    until(lambda: processes.live_pid(job.folder) is None, 30)
+    until(lambda: not processes.is_held(job.folder), 30)
     status = job.status()
     assert (status.state, status.message) == ("cancelled", "its server has ended")
     assert not list(job.folder.glob("unfinished-*"))
@@ -116,17 +116,17 @@ def test_a_killed_server_leaves_no_work_ahead_behind(store, long, monkeypatch):
 def test_work_ahead_ends_when_someone_starts_other_work(store, long, few, monkeypatch):
     job, server = begun_ahead(long, store, monkeypatch)
     other = analyses.start(few, store)
-    until(lambda: processes.live_pid(job.folder) is None, 30)
+    until(lambda: not processes.is_held(job.folder), 30)
     assert job.status().message == "other work came first"
     server.kill()
     server.wait()
     wait(other, "done")
     # Work ahead that someone then wants outlives its server.
     job, server = begun_ahead(long, store, monkeypatch)
-    job.start(long.to_dict(), "mlem_core.tasks.last_stage")
+    job.start(long.to_dict())
     server.kill()
     server.wait()
-    time.sleep(2)
+    time.sleep(1)
     assert job.status().state == "running"
 
 
@@ -134,7 +134,7 @@ def test_work_that_nobody_waits_for_keeps_nobody_waiting(store, long, few, monke
     with monkeypatch.context() as patch:
         patch.setattr(Job, "start", lambda *_: None)
         job = analyses.start(long, store)
-    job.start(long.to_dict(), "mlem_core.tasks.last_stage", "later")
+    job.start(long.to_dict(), "later")
     until(lambda: job.status().state == "running")
     other = analyses.start(few, store)
     assert other.status().before == 0
