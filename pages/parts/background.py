@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import streamlit as st
 from streamlit import runtime
@@ -20,14 +21,14 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
-from mlem_core.base.text import duration, many, percent
-from mlem_core.tasks import analyses, last_stage, runner
+from mlem_core.base.text import duration, many, percent, sentence_case
+from mlem_core.tasks import analyses, followups, runner
 from mlem_core.tasks.access import view_only
 from mlem_core.tasks.analyses import Job
 from mlem_core.tasks.followups import Followup, find_followup
-from mlem_core.tasks.runner import State, Status, Task
+from mlem_core.tasks.runner import Status, Task
 from pages.parts import choices, stored
-from pages.parts.choices import plain, progress_text
+from pages.parts.choices import plain
 from pages.parts.screens import SCREENS
 
 POLL = 3.0  # seconds between two looks at what runs
@@ -42,7 +43,6 @@ STATES = {
     "cancelled": ("cancelled", "gray", "cancel"),
     "failed": ("failed", "red", "error"),
 }
-UNDER_WAY = ("queued", "running")
 AHEAD = "ahead"  # in the session: what `begin_ahead` is to begin
 # Other work on an analysis has other names, and its progress where it was asked for.
 _ANALYSIS = re.compile(r"[0-9a-f]{16}")
@@ -56,7 +56,7 @@ def start_analysis(spec: AnalysisSpec, *, intervals: bool = True) -> None:
     intervals : whether intervals and chance follow as its last stage
     """
     job = analyses.start(spec, stored.store(), intervals=intervals)
-    last_stage.begin_last_stage(job)  # where all but this was done before
+    followups.begin_last_stage(job)  # where all but this was done before
     choices.open_job(job.id)
     give_way()
     st.switch_page(SCREENS["explore"].file)
@@ -68,24 +68,22 @@ def show_runs() -> None:
     if ahead is not None:  # each run of a page is a click
         ahead.due = time.monotonic() + QUIET
     store, watched, current = stored.store(), _watched(), choices.get_one("analysis")
-    for going_on in filter(_ANALYSIS.fullmatch, runner.unfinished_tasks(store.root / "jobs")):
-        watched.setdefault(going_on, None)
-    if current not in watched and _ANALYSIS.fullmatch(current):
-        job = analyses.find(current, store)
-        if job is not None and job.status().state != "done":
-            watched[current] = None
-    # One of another version cannot be read, which the views say.
-    jobs = [job for job_id in watched if (job := analyses.find(job_id, store)) is not None]
-    states = [job.status().state for job in jobs]
-    for job, state in zip(jobs, states, strict=True):
-        if state == "done" and job.id == current:  # it is shown
-            watched.pop(job.id)
-    shown = [job for job in jobs if job.id in watched]
-    states = [job.status().state for job in shown]
-    moving = any(state in UNDER_WAY for state in states)
+    unfinished = runner.unfinished_tasks(store.root / "jobs")
+    watched |= dict.fromkeys([*filter(_ANALYSIS.fullmatch, unfinished), current])
+    shown = list[tuple[Job, Status]]()
+    for job_id in [*watched]:
+        job = analyses.find(job_id, store)
+        if job is None:
+            continue  # one of another version cannot be read, which the views say
+        status = job.status()
+        if status.state == "done" and job_id == current:  # it is shown
+            del watched[job_id]
+        else:
+            shown.append((job, status))
     if shown:
         # A fragment runs again without the page around it.
-        st.fragment(_draw, run_every=POLL if moving else None)(shown, states)
+        moving = any(status.goes_on for _, status in shown)
+        st.fragment(_draw, run_every=POLL if moving else None)(shown)
 
 
 def _watched() -> dict[str, None]:
@@ -94,12 +92,12 @@ def _watched() -> dict[str, None]:
     return watched
 
 
-def _draw(jobs: list[Job], states: list[State]) -> None:
-    now = [job.status() for job in jobs]
-    if [status.state for status in now] != states:
-        # What has ended concerns the page too, which may have waited for it.
-        st.rerun()
-    for job, status in zip(jobs, now, strict=True):
+def _draw(shown: list[tuple[Job, Status]]) -> None:
+    for job, before in shown:
+        status = job.status()
+        if status.state != before.state:
+            # What has ended concerns the page too, which may have waited for it.
+            st.rerun()
         with st.container(border=True, key=f"bar {job.id}"):
             _draw_one(job, status)
 
@@ -111,9 +109,10 @@ def _draw_one(job: Job, status: Status) -> None:
             title = f":material/{symbol}: {label.capitalize()}:"
             st.markdown(f"**{title}** {plain(stored.analysis_name(job))}")
             if status.goes_on:
-                show_progress(status, f"{waiting(status).capitalize()} …")
+                _show_progress(status, f"{_waiting(status).capitalize()} …")
         if status.goes_on:
-            offer_cancel(job, "Stops the run within two seconds; finished parts are kept.")
+            help = "Stops the run within two seconds; finished parts are kept."
+            _offer_cancel(job.id, job.cancel, help)
             return
         if status.state == "done" and st.button(
             "See the result",
@@ -167,10 +166,10 @@ def task_lines() -> list[TaskLine]:
         job = analyses.find(name if followup is None else followup.request["analysis"], store)
         if job is None:
             continue
-        title, last = stored.analysis_name(job), last_stage.find_last_stage(job)
+        title, last = stored.analysis_name(job), followups.find_last_stage(job)
         if followup is None or (last is not None and last.id == name):
             # A run and its last stage are one task.
-            status, cancel = last_stage.run_status(job), partial(last_stage.cancel_run, job)
+            status, cancel = followups.run_status(job), partial(followups.cancel_run, job)
             lines.append(TaskLine(job.id, title, status, cancel))
         else:
             title = f"{title}: {followup.kind.title or followup.request['kind']}"
@@ -217,20 +216,14 @@ def _draw_tasks(before: list[str]) -> None:
             with st.container(horizontal=True, vertical_alignment="center", key=f"task {line.id}"):
                 text = f"{line.title}: {_how_far(line.status)}"
                 st.progress(line.status.share, text=plain(text))
-                if not view_only() and st.button(
-                    "Cancel",
-                    icon=":material/stop_circle:",
-                    key=f"cancel task {line.id}",
-                    help="Stops it within two seconds; what is done is kept.",
-                ):
-                    line.cancel()
-                    st.rerun()
+                help = "Stops it within two seconds; what is done is kept."
+                _offer_cancel(f"task {line.id}", line.cancel, help)
 
 
 def _how_far(status: Status) -> str:
     """Share done and time left of a task, in words."""
     if status.state == "queued":
-        return waiting(status)
+        return _waiting(status)
     left = status.seconds_left
     about = "" if left is None else f", about {duration(left)} left"
     return f"{percent(status.share)}{about}"
@@ -239,7 +232,7 @@ def _how_far(status: Status) -> str:
 def interval_progress(job_id: str) -> str:
     """How far the intervals of an analysis are, as " 40 %"; "" where none come."""
     job = analyses.find(job_id, stored.store())
-    last = None if job is None else last_stage.find_last_stage(job)
+    last = None if job is None else followups.find_last_stage(job)
     if last is None or not last.folder.exists() or not last.status().goes_on:
         return ""
     return f" {percent(last.status().share)}"
@@ -313,7 +306,7 @@ def offer(task: Followup, label: str, help: str) -> None:
             # Whoever offers it has not found it: the store has been emptied since.
             task.damaged("What this work had made is no longer in the store; start it again.")
             status = task.status()
-    if status.state in UNDER_WAY:
+    if status.goes_on:
         _progress(task, label)
         return
     if view_only():
@@ -330,13 +323,14 @@ def offer(task: Followup, label: str, help: str) -> None:
 @st.fragment(run_every=POLL)
 def _progress(task: Task, label: str) -> None:
     status = task.status()
-    if status.state not in UNDER_WAY:
+    if not status.goes_on:
         st.rerun()
-    show_progress(status, f"{label}: {waiting(status)} …")
-    offer_cancel(task, "Stops this work within two seconds; the analysis stays as it is.")
+    _show_progress(status, f"{label}: {_waiting(status)} …")
+    help = "Stops this work within two seconds; the analysis stays as it is."
+    _offer_cancel(task.id, task.cancel, help)
 
 
-def waiting(status: Status) -> str:
+def _waiting(status: Status) -> str:
     """State of a task before its progress is known, in words."""
     if status.state != "queued":
         return "starts"
@@ -346,21 +340,21 @@ def waiting(status: Status) -> str:
     return f"waits; {many(status.before, 'run')} {verb} before it"
 
 
-def show_progress(status: Status, otherwise: str) -> None:
+def _show_progress(status: Status, otherwise: str) -> None:
     """Progress bar of a task over all its stages; `otherwise` where it has none yet."""
-    if not status.stages:
-        st.progress(0.0, text=otherwise)
-        return
-    text = progress_text(status.stages[-1], None if status.times.plan else status.seconds_left)
-    if status.times.plan:
-        text = f"{_how_far(status)} ({text})"
-    st.progress(status.share, text=text)
+    text = otherwise
+    if status.stages:
+        stage = status.stages[-1]
+        of = f" of {Path(stage.model).name}" if stage.model else ""
+        units = f"{stage.done:,} of {stage.total:,} {stage.unit}"
+        text = f"{_how_far(status)} ({sentence_case(stage.stage)}{of}: {units})"
+    st.progress(status.share, text=plain(text))
 
 
-def offer_cancel(task: Task, help: str) -> None:
+def _offer_cancel(name: str, cancel: Callable[[], None], help: str) -> None:
     """A button that stops some work; none where nothing may be changed."""
     if view_only():
         return
-    if st.button("Cancel", icon=":material/stop_circle:", key=f"cancel {task.id}", help=help):
-        task.cancel()
+    if st.button("Cancel", icon=":material/stop_circle:", key=f"cancel {name}", help=help):
+        cancel()
         st.rerun()

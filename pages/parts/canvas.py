@@ -117,7 +117,7 @@ def _wait(shown: FigureContext, work: Followup | None) -> None:
     if work is not None and (not work.folder.exists() or work.status().state == "cancelled"):
         with contextlib.suppress(InputError, OSError):
             background.begin_ahead(work)
-    if maps or (work is not None and work.status().state in background.UNDER_WAY):
+    if maps or (work is not None and work.status().goes_on):
         st.fragment(_arrive, run_every=SOON if maps else OFTEN)(
             shown, work, maps, _progress(work), []
         )
@@ -143,6 +143,6 @@ def _arrive(
         with contextlib.suppress(InputError):
             compute_map(shown, layer)
             made = True
-    done = work is not None and work.status().state not in background.UNDER_WAY
+    done = work is not None and not work.status().goes_on
     if made or done or _progress(work) != progress:
         st.rerun()

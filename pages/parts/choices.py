@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import fields, replace
-from pathlib import Path
+from dataclasses import fields
 from typing import Any, TypeVar
 
 import pandas as pd
@@ -19,9 +18,6 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.progress import progress_sentence
-from mlem_core.base.text import duration
-from mlem_core.base.typing import Progress
 from mlem_core.extending import contributions
 
 State = dict[str, list[str]]
@@ -237,24 +233,19 @@ def can_reset() -> bool:
     return any(map(get, ("features", "show_models", "show_layers", "similarity")))
 
 
-def choose_part(label: str, titles: Mapping[str, str], name: str, *, closed: bool = False) -> str:
-    """Name of the part of a screen to draw, in sight of the others.
-
-    By default the first; with `closed` none, which is "", and a second click closes it again.
-    """
-    names, default = list(titles), "" if closed else next(iter(titles))
-    now = get_one(name, default)
+def choose_detail(titles: Mapping[str, str]) -> str:
+    """Name of the drawer that is open; "" where none is, or where a second click closed it."""
+    now = get_one("detail")
     part = st.segmented_control(
-        label,
-        names,
+        "Details",
+        list(titles),
         format_func=titles.__getitem__,
-        required=not closed,
         label_visibility="collapsed",
         wrap=True,
         **bound(
-            widget_key(name),
-            now if now in names else default or None,
-            lambda part: put(name, None if part in (None, default) else [part]),
+            widget_key("detail"),
+            now if now in titles else None,
+            lambda part: put("detail", part and [part]),
         ),
     )
     return str(part or "")
@@ -277,17 +268,8 @@ def plain(text: object) -> str:
     return _MARKDOWN.sub(r"\\\1", _OPTION.sub("", " ".join(str(text).split())))
 
 
-def progress_text(progress: Progress, seconds_left: float | None) -> str:
-    """Progress of a stage of a task, as Markdown."""
-    named = replace(progress, model=Path(progress.model).name if progress.model else None)
-    text = progress_sentence(named)
-    if progress.done < progress.total and seconds_left is not None:
-        text += f", about {duration(seconds_left)} left"
-    return plain(text)
-
-
-def drop_minus_zero(table: pd.DataFrame, digits: int = 3) -> pd.DataFrame:
-    """The table for a screen that shows so many digits: what would be shown as -0 is 0."""
+def drop_minus_zero(table: pd.DataFrame) -> pd.DataFrame:
+    """The table for a screen that shows three digits: what would be shown as -0 is 0."""
     numbers = table.select_dtypes("float")
-    shown_as_zero = (numbers < 0) & (numbers > -0.5 * 10.0**-digits)
+    shown_as_zero = (numbers < 0) & (numbers > -0.0005)
     return table.assign(**{name: numbers[name].mask(shown_as_zero[name], 0.0) for name in numbers})

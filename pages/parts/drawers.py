@@ -41,8 +41,7 @@ def show_drawers(view: View) -> None:
         "how": ("How computed", _how),
         "stimuli": (sentence_case(f"the {level}s"), _stimuli),
     }
-    titles = {name: title for name, (title, _) in drawers.items()}
-    name = choices.choose_part("Details", titles, "detail", closed=True)
+    name = choices.choose_detail({name: title for name, (title, _) in drawers.items()})
     if name:
         with st.container(border=True):
             frame.attempt(partial(drawers[name][1], view))

@@ -118,11 +118,11 @@ def score_chance(view: View) -> None:
     )
 
 
-def around(interval: Sequence[float] | None, more: str = "") -> dict[str, Any]:
-    """Arguments of `st.metric` that write an interval, and more of it, below its number."""
+def around(interval: Sequence[float] | None) -> dict[str, Any]:
+    """Arguments of `st.metric` that write an interval below its number."""
     if interval is None or interval[0] != interval[0]:
         return {}
-    span = f"95 % CI {fraction(interval[0])} to {fraction(interval[1])}{more}"
+    span = f"95 % CI {fraction(interval[0])} to {fraction(interval[1])}"
     return {"delta": span, "delta_color": "off", "delta_arrow": "off"}
 
 
