@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
 from mlem_core.base.parallel import heed_stop
-from mlem_core.base.text import duration, percent, sentence_case, visible
-from mlem_core.base.typing import Counted, Progress, Report, counting
+from mlem_core.base.text import duration, percent, visible
+from mlem_core.base.typing import Progress, Report
 
 LINE_SECONDS = 10.0  # between two lines, where no bar can be drawn
 
@@ -126,12 +126,6 @@ class StageTimes:
         return after + known * (left or 0.0) + (1 - known) * planned
 
 
-def progress_sentence(progress: Progress) -> str:
-    """Words for the stage and its units: "Pairs of stimuli: 15 of 38 layers"."""
-    title = f"{sentence_case(progress.stage)}{f' of {progress.model}' if progress.model else ''}"
-    return f"{title}: {progress.done:,} of {progress.total:,} {progress.unit}"
-
-
 class Bars:
     """A progress bar a stage: on stderr if it is a terminal, or below the cell of a notebook.
 
@@ -178,10 +172,6 @@ class Bars:
             self._bar = _new_bar(title, progress)
             self._title = title
         self._bar.update(progress.done - self._bar.n)
-
-    def counter(self, stage: str, unit: str) -> Counted:
-        """Shows a stage that says only how many of how many units are done."""
-        return counting(self.show, stage, unit)
 
     def _say_lines(self) -> None:
         while not self._ended.wait(LINE_SECONDS):

@@ -35,8 +35,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
             help=source.help,
         )
     add_bootstrap(
-        command,
-        "also write intervals.csv and similarity_intervals.csv: 95 %% confidence intervals",
+        command, "also write intervals.csv and similarity_intervals.csv: 95 %% confidence intervals"
     )
     add_chance(command, "also write importance_chance.csv: with the labels of each feature")
     command.add_argument("--out", required=True, metavar="DIR", help=FOLDER)

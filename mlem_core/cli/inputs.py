@@ -100,10 +100,7 @@ def open_result(
 
 
 def analysis_of_two(
-    options: argparse.Namespace,
-    store: Store,
-    report: Report,
-    beside: tuple[int, ...] = (),
+    options: argparse.Namespace, store: Store, report: Report, beside: tuple[int, ...] = ()
 ) -> Analysis:
     """The analysis of the two layers of the options, `first` and `second`, which become layers.
 

@@ -11,6 +11,7 @@ from mlem_core.analysis.context import SelectionContext
 from mlem_core.analysis.similarities import compared
 from mlem_core.base.progress import Bars
 from mlem_core.base.text import fraction
+from mlem_core.base.typing import counting
 from mlem_core.cli.inputs import analysis_of_two, new_notices
 from mlem_core.cli.options import add_bootstrap, add_chance, add_similarity, add_two_layers
 from mlem_core.cli.streams import complain, tell
@@ -42,7 +43,7 @@ def why(options: argparse.Namespace) -> None:
     with Bars() as bars:
         analysis = analysis_of_two(options, store, bars.show)
         complain(*new_notices(analysis))
-        count = bars.counter("similarity", "layers")
+        count = counting(bars.show, "similarity", "layers")
         of_layers = compared(analysis, options.similarity, store, count)
         layers = (options.first, options.second)
         explanation = explain(analysis, *layers, seed=options.seed, compared=of_layers)
@@ -53,7 +54,7 @@ def why(options: argparse.Namespace) -> None:
         if options.chance:
             explanation = replace(explanation, permutations=options.chance)
         if options.bootstrap:
-            count = bars.counter("intervals", "blocks")
+            count = counting(bars.show, "intervals", "blocks")
             explanation = with_intervals(explanation, analysis, store, count)
         else:
             context = SelectionContext.from_analysis(analysis, store, bars.show)

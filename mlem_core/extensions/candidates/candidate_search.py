@@ -359,18 +359,8 @@ def score_candidates(
             refused.append((candidate.name, str(error).rstrip(".")))
             continue
         gain, lower, upper = base.gain(tried, null.draws[1 : 1 + null.n_drawn])
-        rows.append(
-            {
-                "candidate": candidate.name,
-                "unit": null.unit,
-                "gain": gain,
-                "lower": lower,
-                "upper": upper,
-                "p": np.nan,
-                "label": candidate.label,
-                "kind": candidate.kind or "nominal",
-            }
-        )
+        kind = candidate.kind or "nominal"
+        rows.append((candidate.name, null.unit, gain, lower, upper, np.nan, candidate.label, kind))
         all_draws.append(null.draws)
     table = pd.DataFrame(rows, columns=_COLUMNS)
     if rows:

@@ -6,15 +6,9 @@ import argparse
 from pathlib import Path
 
 from mlem_core.base.progress import Bars
-from mlem_core.cli.inputs import (
-    analysis_of_two,
-    new_notices,
-)
+from mlem_core.cli.inputs import analysis_of_two, new_notices
 from mlem_core.cli.options import add_chance, add_two_layers
-from mlem_core.cli.streams import (
-    complain,
-    tell,
-)
+from mlem_core.cli.streams import complain, tell
 from mlem_core.extensions.candidates.candidate_search import explain_rest
 from mlem_core.inference.intervals import check_permutations
 from mlem_core.stimuli.stimulus_csv import write_table

@@ -10,10 +10,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.context import SelectionContext
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.typing import Layer, Report
-from mlem_core.extensions.candidates.candidate_search import (
-    CANDIDATES,
-    CandidateSearch,
-)
+from mlem_core.extensions.candidates.candidate_search import CANDIDATES, CandidateSearch
 from mlem_core.figures.context import FigureContext
 from mlem_core.stimuli.candidates import find_added
 from mlem_core.storage.store import Store

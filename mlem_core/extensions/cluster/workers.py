@@ -102,10 +102,7 @@ def uses_processes() -> bool:
 
 
 def run_units(
-    unit: Callable[[Any], None],
-    item: Callable[[int], Any],
-    n: int,
-    progress: Callable[[int], None],
+    unit: Callable[[Any], None], item: Callable[[int], Any], n: int, progress: Callable[[int], None]
 ) -> dict[int, InputError]:
     """Errors of the input by the number of the unit, after `unit(item(number))` of each below n.
 

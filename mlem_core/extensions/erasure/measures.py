@@ -412,10 +412,7 @@ def held_out_rsa(
 
 
 def masked_surprisal(
-    tokens: TokenizedStimuli,
-    loaded: LoadedModel,
-    model: Any,
-    during: During = untouched,
+    tokens: TokenizedStimuli, loaded: LoadedModel, model: Any, during: During = untouched
 ) -> FloatArray:
     """−log2 of the probability of each stimulus where its tokens are masked: (n_stimuli,), in bits.
 

@@ -14,10 +14,7 @@ EXTENSION = Extension(
             help="compare two results, or two halves of one stimulus set",
             description="A result replicates where the same feature matters most and the lower "
             "bound of the correlation of importances is above 0.5.",
-            examples=(
-                "replicate out1 out2 --out found.csv",
-                "replicate out1 --halves",
-            ),
+            examples=("replicate out1 out2 --out found.csv", "replicate out1 --halves"),
             add_options=f"{_HERE}.command:add_options",
             run=f"{_HERE}.command:replicate",
             runs_analysis=True,

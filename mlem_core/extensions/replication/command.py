@@ -7,14 +7,9 @@ from pathlib import Path
 
 from mlem_core.analysis.spec import parameters
 from mlem_core.base.progress import Bars
-from mlem_core.cli.inputs import (
-    two_results,
-)
+from mlem_core.cli.inputs import two_results
 from mlem_core.cli.options import add_inputs
-from mlem_core.cli.streams import (
-    complain,
-    tell,
-)
+from mlem_core.cli.streams import complain, tell
 from mlem_core.extensions.replication.comparison import Paired, differences_in_words, replication
 from mlem_core.stimuli.stimulus_csv import write_table
 from mlem_core.storage.store import Store
