@@ -44,10 +44,6 @@ class TimedStage(Progress):
     began_at: int
     seen: float
 
-    def names(self, other: Progress) -> bool:
-        """Whether another report is of the same stage and model."""
-        return (self.stage, self.model) == (other.stage, other.model)
-
     @property
     def share(self) -> float:
         """Share of its units that are done."""
@@ -78,7 +74,9 @@ class StageTimes:
 
     def record(self, progress: Progress, now: float) -> bool:
         """Take down a report; whether its stage begins or ends with it."""
-        place = next((n for n, one in enumerate(self.stages) if one.names(progress)), None)
+        names = [(stage.stage, stage.model) for stage in self.stages]
+        name = progress.stage, progress.model
+        place = names.index(name) if name in names else None
         # One that goes back is done once more, as a part of something else.
         if place is not None and progress.done >= self.stages[place].done:
             self.stages[place] = replace(
@@ -95,15 +93,12 @@ class StageTimes:
     def _planned(self) -> tuple[float, float, TimedStage | None, float]:
         """Planned seconds before and of the furthest reported stage, it, and the seconds after."""
         reported = {(stage.stage, stage.model): stage for stage in self.stages}
-        total = after = left = sum(planned.seconds for planned in self.plan)
-        furthest: TimedStage | None = None
-        own = 0.0
-        for planned in self.plan:
-            left -= planned.seconds
-            found = reported.get((planned.stage, planned.model))
-            if found is not None:
-                furthest, own, after = found, planned.seconds, max(0.0, left)  # differences round
-        return total - own - after, own, furthest, after
+        stages = [reported.get((planned.stage, planned.model)) for planned in self.plan]
+        seconds = [planned.seconds for planned in self.plan]
+        for at in reversed(range(len(stages))):
+            if stages[at] is not None:
+                return sum(seconds[:at]), seconds[at], stages[at], sum(seconds[at + 1 :])
+        return 0.0, 0.0, None, sum(seconds)
 
     @property
     def share(self) -> float:
@@ -169,7 +164,10 @@ class Bars:
         title = visible(f"{progress.stage} {progress.model or ''}".strip())
         if title != self._title:
             self.clear()
-            self._bar = _new_bar(title, progress)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a notebook without ipywidgets has bars of text
+                from tqdm.auto import tqdm
+            self._bar = tqdm(total=progress.total, desc=title, unit=f" {progress.unit}")
             self._title = title
         self._bar.update(progress.done - self._bar.n)
 
@@ -195,14 +193,6 @@ class Bars:
 def _has_bars() -> bool:
     """Whether bars can be drawn: on a terminal, or in a notebook, whose stderr is none."""
     return _is_notebook() or (sys.stderr is not None and sys.stderr.isatty())
-
-
-def _new_bar(title: str, progress: Progress) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a notebook without ipywidgets has bars of text
-        from tqdm.auto import tqdm
-
-    return tqdm(total=progress.total, desc=title, unit=f" {progress.unit}")
 
 
 def _is_notebook() -> bool:

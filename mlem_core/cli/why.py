@@ -16,7 +16,6 @@ from mlem_core.cli.inputs import analysis_of_two, new_notices
 from mlem_core.cli.options import add_bootstrap, add_chance, add_similarity, add_two_layers
 from mlem_core.cli.streams import complain, tell
 from mlem_core.inference.explanation import explain, with_chance, with_intervals
-from mlem_core.inference.explanation_text import Explanation
 from mlem_core.inference.intervals import check_permutations
 from mlem_core.inference.resample import generalises
 from mlem_core.pairs.resampling_units import Units
@@ -49,7 +48,9 @@ def why(options: argparse.Namespace) -> None:
         explanation = explain(analysis, *layers, seed=options.seed, compared=of_layers)
         bars.clear()
         if explanation.similarity.divides or options.bootstrap:
-            tell(_value_line(explanation))
+            value = fraction(explanation.value)
+            tell(f"{explanation.similarity.short} of {' and '.join(explanation.called)}: {value}")
+            # Intervals and chance leave it as it is.
             sys.stdout.flush()  # what follows takes its time, and may go to a pipe
         if options.chance:
             explanation = replace(explanation, permutations=options.chance)
@@ -68,9 +69,3 @@ def why(options: argparse.Namespace) -> None:
     units, seeds = Units.from_stimuli(analysis.stimuli), analysis.spec.has_seeds
     claimed = [generalises(units, seeds=seeds)] if options.bootstrap else []
     complain(*explanation.notes, *claimed)
-
-
-def _value_line(explanation: Explanation) -> str:
-    """The similarity alone, which intervals and chance leave as it is."""
-    short, value = explanation.similarity.short, fraction(explanation.value)
-    return f"{short} of {' and '.join(explanation.called)}: {value}"

@@ -21,8 +21,6 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import read_json, replacing, replacing_files, write_json
-from mlem_core.base.progress import StageTimes
-from mlem_core.base.typing import Report
 from mlem_core.extending import functions
 from mlem_core.representations.registry import identity_now
 from mlem_core.stimuli.formats import ordered_steps, step_files
@@ -30,7 +28,7 @@ from mlem_core.storage.digests import RESULT, Digested, canonical, sealed
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples
 from mlem_core.tasks.access import check_changes_allowed
-from mlem_core.tasks.run_plan import learn_speeds, read_speeds, run_stages
+from mlem_core.tasks.run_plan import run_stages
 from mlem_core.tasks.runner import Reporter, Request, Task
 
 _ID = re.compile(r"[0-9a-f]{16}")
@@ -256,19 +254,19 @@ def read_requested_intervals(folder: Path) -> dict[str, Any]:
     return read_json(folder / _LAST_STAGE) if requested else {}
 
 
-def make_analysis(request: Request, folder: Path, store: Store, report: Report) -> None:
-    """Run the submitted analysis and save it."""
+def make_analysis(
+    request: Request, folder: Path, store: Store, report: Reporter, speeds: Mapping[str, float]
+) -> None:
+    """Run the submitted analysis and save it; its plan is by speeds of `read_speeds`."""
     spec = AnalysisSpec.from_dict(request)
     submitted = read_json(folder.parent / _INPUTS)
     _check_inputs(spec, submitted)
     spec.check()
-    stimuli, speeds = with_subjects(spec).load_stimuli(), read_speeds(store)
-    times = report.times if isinstance(report, Reporter) else StageTimes()
-    times.plan = run_stages(spec, stimuli, speeds, intervals=bool(submitted.get("intervals")))
+    stimuli, intervals = with_subjects(spec).load_stimuli(), bool(submitted.get("intervals"))
+    report.times.plan = run_stages(spec, stimuli, speeds, intervals=intervals)
     analysis = run(spec, store, report, stimuli)
     for prepare in functions("prepare"):
         prepare(analysis, store, analysis.select())
     files.save_analysis(analysis, folder)
     write_json(folder.parent / _LAST_STAGE, asdict(analysis.select()))
     _check_inputs(spec, submitted)
-    learn_speeds(times, speeds, store)

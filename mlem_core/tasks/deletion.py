@@ -9,12 +9,12 @@ what they depend on, and other analyses use them too.
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.files import read_json
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples, notes
 from mlem_core.tasks.access import check_changes_allowed
@@ -53,9 +53,8 @@ def delete(job_id: str, name: str, store: Store) -> None:
     while True:
         job.cancel()
         with starting(job.folder):
-            if job_id not in unfinished_tasks(
-                job.folder.parent
-            ):  # else it was started again in between
+            # Else it was started again in between.
+            if job_id not in unfinished_tasks(job.folder.parent):
                 job.folder.rename(target)
                 return
 
@@ -99,11 +98,7 @@ def remove_deleted(store: Store) -> None:
 def list_followups(job_id: str, store: Store) -> Iterator[Path]:
     """The folders of work on an analysis."""
     for path in (store.root / "jobs").glob("*-*/spec.json"):
-        try:
-            own_id = json.loads(path.read_bytes())["analysis"].partition("-")[0]
-        except (OSError, ValueError, LookupError, TypeError, AttributeError):
-            continue
-        if own_id == job_id:
+        if str(read_json(path).get("analysis")).partition("-")[0] == job_id:
             yield path.parent
 
 

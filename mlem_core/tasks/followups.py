@@ -157,19 +157,16 @@ def work(
 
     Raises as `restore_representations`, or what the options ask for is not in the analysis.
     """
-    job, speeds = job_type(kind), read_speeds(store)
-    times = report.times if isinstance(report, Reporter) else StageTimes()
-    selection = requested_selection(analysis, options)
+    job, selection = job_type(kind), requested_selection(analysis, options)
     context = SelectionContext(analysis, selection, store, report)
-    if kind == INTERVALS:
+    if kind == INTERVALS and isinstance(report, Reporter):
         size = len(analysis.stimuli), len(selection.layers), len(selection.features)
-        times.plan = interval_stages(*size, speeds)
+        report.times.plan = interval_stages(*size, read_speeds(store))
     restore_representations(analysis, job.models(context, options), store, report)
     if job.write is None:
         job.compute(context, options)
     else:
         job.write(context, options, folder)
-    learn_speeds(times, speeds, store)
 
 
 def restore_representations(
@@ -248,17 +245,19 @@ def find_followup(name: str, store: Store) -> Followup | None:
     return Followup(name, folder, request) if "kind" in request else None
 
 
-def make(request: Request, folder: Path, report: Report) -> None:
+def make(request: Request, folder: Path, report: Reporter) -> None:
     """Do the work that a task's folder specifies, and save its result there."""
     # Of `folder`: the store's root / jobs / id / unfinished-...
     store = Store(folder.parent.parent.parent)
+    speeds = read_speeds(store)
     if "kind" not in request:
-        make_analysis(request, folder, store, report)
-        return
-    job = analyses.find(request["analysis"], store)
-    if job is None:
-        raise InputError("the analysis is no longer in the store; run it again.")
-    work(request["kind"], job.analysis(), request["options"], store, folder, report)
+        make_analysis(request, folder, store, report, speeds)
+    else:
+        job = analyses.find(request["analysis"], store)
+        if job is None:
+            raise InputError("the analysis is no longer in the store; run it again.")
+        work(request["kind"], job.analysis(), request["options"], store, folder, report)
+    learn_speeds(report.times, speeds, store)
 
 
 def find_last_stage(job: Task) -> Followup | None:

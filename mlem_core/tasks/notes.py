@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -148,16 +148,11 @@ def job_names(jobs: Sequence[Job], store: Store) -> dict[str, str]:
     the time at which each was started, then its id.
     """
     called = {job.id: read_notes(job.id, store).name or derived(job) for job in jobs}
-    parts = {
-        job.id: [*_model_names(job.spec), *described_choices(job.spec)]
-        for job in _same_names(jobs, called)
-    }
-    of_name = defaultdict[str, list[set[str]]](list)
+    first, same = dict(called), _same_names(jobs, called)
+    parts = {job.id: [*_model_names(job.spec), *described_choices(job.spec)] for job in same}
     for job_id, choices in parts.items():
-        of_name[called[job_id]].append({*choices})
-    for job_id, choices in parts.items():
-        shared = set.intersection(*of_name[called[job_id]])
-        own = [choice for choice in choices if choice not in shared]
+        others = [parts[other] for other in parts if first[other] == first[job_id]]
+        own = [choice for choice in choices if not all(choice in other for other in others)]
         called[job_id] += " · " * bool(own) + listed(own, most=MOST_NAMED)
     for job in _same_names(jobs, called):
         called[job.id] += f" · {job.start_time:%d %b, %H:%M}" if job.start_time else ""

@@ -117,7 +117,7 @@ def test_a_job_whose_files_change_after_its_start_gives_no_result(few, store, mo
     unfinished = job.folder / "unfinished-0"
     unfinished.mkdir()
     with refused("has changed"):
-        followups.make(few.to_dict(), unfinished, lambda _: None)
+        followups.make(few.to_dict(), unfinished, runner.Reporter(job.folder))
 
 
 @pytest.mark.parametrize("after", [0.0, pytest.param(4.0, marks=pytest.mark.slow)])

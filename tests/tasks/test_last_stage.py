@@ -121,7 +121,9 @@ def test_work_ahead_ends_when_someone_starts_other_work(store, long, few, monkey
     server.kill()
     server.wait()
     wait(other, "done")
-    # Work ahead that someone then wants outlives its server.
+
+
+def test_work_ahead_that_someone_then_wants_outlives_its_server(store, long, monkeypatch):
     job, server = begun_ahead(long, store, monkeypatch)
     job.start(long.to_dict())
     server.kill()

@@ -139,7 +139,8 @@ def run_units(
                 "version there."
             ) from error
         except Exception as error:
-            if not _raised_by_dask(error):
+            by_dask = ("distributed", "concurrent.futures", "asyncio")
+            if not type(error).__module__.startswith(by_dask):
                 raise
             raise InputError(
                 f"the Dask cluster gave up ({type(error).__name__}): a unit killed several "
@@ -190,11 +191,6 @@ def _dask_results(
     finally:
         if client.status == "running":
             client.cancel(list(futures.futures))
-
-
-def _raised_by_dask(error: BaseException) -> bool:
-    """Whether Dask, not a unit, raised an error."""
-    return type(error).__module__.startswith(("distributed", "concurrent.futures", "asyncio"))
 
 
 def _compute_unit(
