@@ -260,7 +260,6 @@ class Extension:
         the background, after an analysis and after its intervals
     example : a function (analysis, pair, store, report) that computes what comes with the packaged
         example, and gives the folders of these entries of the store
-    doc : its page in docs/, with the anchor; empty where it has none
     """
 
     name: str
@@ -281,7 +280,6 @@ class Extension:
     methods: Reference = ""
     prepare: Reference = ""
     example: Reference = ""
-    doc: str = ""
 
 
 def resolve(reference: Reference) -> Any:
@@ -367,25 +365,10 @@ def default_table_sources() -> list[TableSource]:
     return [source for source in contributions("tables") if not source.option]
 
 
-def model_tables() -> list[ModelTable]:
-    """Kinds of tables that an analysis may take its models from."""
-    return contributions("model_tables")
-
-
 def functions(field_name: str) -> list[Any]:
     """What extensions name in a field of their record, such as "methods"."""
     references = [getattr(extension, field_name) for extension in extensions().values()]
     return [resolve(reference) for reference in references if reference]
-
-
-def commands() -> list[Command]:
-    """Commands that extensions add."""
-    return contributions("commands")
-
-
-def screens() -> list[Screen]:
-    """Screens that extensions add."""
-    return contributions("screens")
 
 
 def panels(screen: str) -> list[Panel]:

@@ -15,7 +15,7 @@ from mlem_core.cli.inputs import checked_spec, leftover_tables, new_notices
 from mlem_core.cli.options import FOLDER, add_bootstrap, add_chance, add_inputs, add_similarity
 from mlem_core.cli.streams import complain, tell
 from mlem_core.cli.summary import summarize
-from mlem_core.extending import model_tables, table_sources
+from mlem_core.extending import contributions, table_sources
 from mlem_core.inference.explanation import add_intervals
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.report.analysis_tables import TableOptions, analysis_tables
@@ -49,7 +49,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "feature where there are any",
     )
     add_similarity(command, "the similarity of the findings and of the tables of groups")
-    for table in model_tables():
+    for table in contributions("model_tables"):
         command.add_argument(f"--{table.option}", metavar=table.metavar, help=table.help)
 
 

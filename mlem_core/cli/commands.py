@@ -128,7 +128,8 @@ def list_extensions(options: argparse.Namespace) -> None:
 @cache
 def commands() -> dict[str, Command]:
     """Commands by their names: those of the program, then those of extensions."""
-    return {command.name: command for command in (*COMMANDS, *extending.commands())}
+    every = *COMMANDS, *extending.contributions("commands")
+    return {command.name: command for command in every}
 
 
 def parser(arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:

@@ -12,7 +12,7 @@ from mlem_core.analysis.source import READING
 from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.parameters import Parameter, parse_names
 from mlem_core.cli.streams import typed
-from mlem_core.extending import model_tables, resolve
+from mlem_core.extending import contributions, resolve
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.report.analysis_tables import MOST_REPLICATES
 
@@ -130,7 +130,7 @@ def add_two_layers(command: argparse.ArgumentParser, alone: str = "") -> None:
 
 def spec_from_options(options: argparse.Namespace) -> AnalysisSpec:
     """The analysis of the options of a command, with the models of a table where one is named."""
-    for table in model_tables():
+    for table in contributions("model_tables"):
         if path := vars(options).get(table.option):
             values = resolve(table.read)(path)
             files = dict(options.representations)

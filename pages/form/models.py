@@ -18,7 +18,7 @@ from mlem_core.analysis.transforms import kept_stimuli
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import parse_names
 from mlem_core.base.text import listed
-from mlem_core.extending import ModelTable, model_tables, resolve
+from mlem_core.extending import ModelTable, contributions, resolve
 from mlem_core.pairs.distances import PRECOMPUTED, distance_named
 from mlem_core.representations.array_files import FIRST_COLUMN
 from mlem_core.representations.registry import (
@@ -151,7 +151,7 @@ def _presets() -> None:
                     on_click=partial(choose_instead, names),
                     type="primary" if set(chosen_models()) == set(names) else "secondary",
                 )
-        for table in model_tables():
+        for table in contributions("model_tables"):
             with st.popover("A table", icon=":material/table:"):
                 state.uploader(
                     table.label,

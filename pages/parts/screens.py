@@ -29,7 +29,8 @@ MOVED: dict[str, dict[str, str]] = {
     "because": {"detail": "erase"},
     "stimuli": {"detail": "stimuli"},
 }
-SCREENS = {screen.url_path: screen for screen in (_KERNEL[0], *extending.screens(), *_KERNEL[1:])}
+_ADDED = extending.contributions("screens")
+SCREENS = {screen.url_path: screen for screen in (_KERNEL[0], *_ADDED, *_KERNEL[1:])}
 
 ROOT = Path(__file__).resolve().parents[2]
 CITE = "cite"

@@ -43,5 +43,4 @@ EXTENSION = Extension(
             "random weights runs the models again. It takes a few minutes.",
         ),
     ),
-    doc="docs/audit.md",
 )

@@ -47,5 +47,4 @@ EXTENSION = Extension(
             "again.",
         ),
     ),
-    doc="docs/why.md",
 )

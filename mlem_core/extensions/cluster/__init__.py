@@ -8,5 +8,4 @@ EXTENSION = Extension(
     sentence="Has processes of joblib's loky, or the workers of a Dask scheduler, run the models "
     "and the pass over the pairs.",
     entries={"backend": ("mlem_core.extensions.cluster.backend",)},
-    doc="docs/cluster.md",
 )

@@ -31,5 +31,4 @@ EXTENSION = Extension(
             "background, on the same stimuli and folds; what is done is kept.",
         ),
     ),
-    doc="docs/gallery.md",
 )

@@ -11,5 +11,4 @@ EXTENSION = Extension(
     entries={"stimulus step": (_FEATURES,)},
     exports={"with_rdm": f"{_FEATURES}:with_rdm", "with_vector": f"{_FEATURES}:with_vector"},
     options={"stimuli": "mlem_core.extensions.distance_features.options:DistanceFeatureOptions"},
-    doc="docs/stimuli.md",
 )

@@ -37,5 +37,4 @@ EXTENSION = Extension(
             choices=("erased", "erased_at", "erased_tokens"),
         ),
     ),
-    doc="docs/because.md",
 )

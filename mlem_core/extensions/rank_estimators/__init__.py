@@ -13,5 +13,4 @@ EXTENSION = Extension(
     exports={
         name: f"{_HERE}.estimators:{name}" for name in ("FRRSA", "SoftRankMLEM", "SpearmanMLEM")
     },
-    doc="docs/why.md",
 )

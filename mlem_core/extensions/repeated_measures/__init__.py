@@ -7,5 +7,4 @@ EXTENSION = Extension(
     title="Repetitions and subjects",
     sentence="Distances cross-validated over the repetitions of each stimulus.",
     entries={"distance": ("mlem_core.extensions.repeated_measures.crossnobis",)},
-    doc="docs/brain.md",
 )

@@ -27,5 +27,4 @@ EXTENSION = Extension(
             show="pages.parts.comparison:offer_comparison",
         ),
     ),
-    doc="docs/audit.md",
 )

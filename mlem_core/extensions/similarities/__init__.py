@@ -7,5 +7,4 @@ EXTENSION = Extension(
     title="Other similarities of layers",
     sentence="CKA, the overlap of nearest neighbours, Procrustes and CCA in the place of RSA.",
     entries={"similarity": (f"{__name__}.entries",)},
-    doc="docs/why.md#other-similarities",
 )

@@ -23,5 +23,4 @@ EXTENSION = Extension(
             show="pages.stimulus_maps:show_model_maps",
         ),
     ),
-    doc="docs/gallery.md#the-stimuli-in-one-layer",
 )

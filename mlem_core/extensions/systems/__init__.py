@@ -62,5 +62,4 @@ EXTENSION = Extension(
             sentences=f"{_HERE}.stage:sentences",
         ),
     ),
-    doc="docs/systems.md",
 )

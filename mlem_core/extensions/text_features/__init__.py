@@ -11,5 +11,4 @@ EXTENSION = Extension(
     "values as one.",
     entries={"candidate": (f"{_HERE}.features",), "stimulus step": (f"{_HERE}.steps",)},
     options={"stimuli": "mlem_core.extensions.text_features.options:TextFeatureOptions"},
-    doc="docs/stimuli.md",
 )

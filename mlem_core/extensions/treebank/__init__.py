@@ -11,5 +11,4 @@ EXTENSION = Extension(
     entries={"stimulus format": (_STIMULI,), "stimulus set": (_STIMULI,)},
     exports={"read_treebank": f"{_STIMULI}:read_treebank"},
     options={"stimuli": "mlem_core.extensions.treebank.options:TreebankOptions"},
-    doc="docs/stimuli.md",
 )

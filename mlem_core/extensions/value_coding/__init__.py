@@ -19,5 +19,4 @@ EXTENSION = Extension(
             show="pages.value_coding:show_values",
         ),
     ),
-    doc="docs/why.md#which-values-differ",
 )

@@ -32,5 +32,4 @@ EXTENSION = Extension(
             show="pages.parts.page_download:offer_page",
         ),
     ),
-    doc="docs/report.md",
 )
