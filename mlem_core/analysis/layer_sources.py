@@ -198,8 +198,7 @@ def file_representations(
 def _roots(source: Representations, layer: int) -> FloatArray:
     """The distances of a layer whose squares are given; below 0 remains below 0."""
     squares = source[layer].astype(np.float64)
-    roots: FloatArray = np.copysign(np.sqrt(np.abs(squares)), squares)
-    return roots
+    return np.asarray(np.copysign(np.sqrt(np.abs(squares)), squares))
 
 
 def repetition_distances(repeated: Representations, distance: str) -> Representations:
@@ -216,10 +215,8 @@ def _repetition_distances(repeated: Representations, distance: str, layer: int) 
     from scipy.spatial.distance import squareform
 
     where = f"{repeated.name} layer {layer}"
-    distances: FloatArray = squareform(
-        np.sqrt(squared_distances(repeated[layer], distance, layer=where))
-    )
-    return distances
+    squared = squared_distances(repeated[layer], distance, layer=where)
+    return np.asarray(squareform(np.sqrt(squared)))
 
 
 def get_representations(analysis: Analysis, model: str, store: Store) -> Representations:

@@ -70,8 +70,7 @@ class LayerSimilarity:
     def values_among(self, layers: Sequence[Layer]) -> FloatArray:
         """(n, n) the similarities of n of its layers."""
         at = [self.layers.index(layer) for layer in layers]
-        values: FloatArray = self.values[np.ix_(at, at)]
-        return values
+        return np.asarray(self.values[np.ix_(at, at)])
 
     def decomposed(self) -> Decomposition:
         """The similarity of every two layers as a sum over the features.

@@ -68,8 +68,7 @@ def error_of_kinds(variances: FloatArray) -> FloatArray:
     if len(variances) == 1:
         return np.sqrt(variances[0])
     sentence, item, both = variances
-    error: FloatArray = np.sqrt(np.maximum(sentence + item - both, np.maximum(sentence, item)))
-    return error
+    return np.asarray(np.sqrt(np.maximum(sentence + item - both, np.maximum(sentence, item))))
 
 
 def covariances_of_kinds(

@@ -169,8 +169,7 @@ def _solve(lower: FloatArray, right: FloatArray, *, transposed: bool = False) ->
 
     By LAPACK itself: SciPy's functions take ten times as long to call it for so few numbers.
     """
-    solution: FloatArray = dtrtrs(lower, right, lower=1, trans=int(transposed))[0]
-    return solution
+    return np.asarray(dtrtrs(lower, right, lower=1, trans=int(transposed))[0])
 
 
 def shapley_shares(members: Sequence[int], n_features: int) -> FloatArray:

@@ -277,8 +277,7 @@ def _classical_mds(symmetric: FloatArray) -> FloatArray:
     centred = centred - centred.mean(axis=0)
     centred -= centred.mean(axis=1, keepdims=True)
     values, vectors = np.linalg.eigh(-centred / 2)
-    points: FloatArray = vectors[:, :-3:-1] * np.sqrt(np.maximum(values[:-3:-1], 0.0))
-    return points
+    return np.asarray(vectors[:, :-3:-1] * np.sqrt(np.maximum(values[:-3:-1], 0.0)))
 
 
 def clustering(rsa: FloatArray) -> FloatArray:
@@ -297,10 +296,8 @@ def clustering(rsa: FloatArray) -> FloatArray:
         return np.zeros((0, 4))
     apart = 1.0 - np.nan_to_num(rsa)
     np.fill_diagonal(apart, 0.0)
-    tree: FloatArray = linkage(
-        squareform(apart, checks=False), method="average", optimal_ordering=True
-    )
-    return tree
+    condensed = squareform(apart, checks=False)
+    return np.asarray(linkage(condensed, method="average", optimal_ordering=True))
 
 
 def correlations_of_features(moments: PairMoments) -> FloatArray:
@@ -340,8 +337,7 @@ def correlations_of_predictions(moments: PairMoments, weights: FloatArray) -> Fl
     for metric in weights.reshape(-1, len(columns)):
         of_features = part * metric
         correlations.append(_correlations(of_features @ gram @ of_features.T))
-    mean: FloatArray = np.ma.masked_invalid(correlations).mean(axis=0).filled(np.nan)
-    return mean
+    return np.asarray(np.ma.masked_invalid(correlations).mean(axis=0).filled(np.nan))
 
 
 def _correlations(covariance: FloatArray) -> FloatArray:

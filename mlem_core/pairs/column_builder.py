@@ -15,17 +15,34 @@ distance of the class means, s_a the variance around the mean of a. A missing va
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import SEPARATOR
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.columns import ends
+from mlem_core.pairs.columns import FeatureColumn, ends
 from mlem_core.pairs.feature_distances import FeatureDistance, PairwiseColumn
 
 # More columns than this are refused: their moments would not fit into the memory of a laptop.
 MAX_COLUMNS = 1_000
+
+
+class CodedFeature(NamedTuple):
+    """A feature of the stimuli as their pairs have it, see `mlem_core.pairs.pair_columns`."""
+
+    name: str
+    kind: str
+    value_names: tuple[str, ...]
+    distance: FeatureDistance
+
+    @classmethod
+    def from_column(cls, column: FeatureColumn, missing: str) -> CodedFeature:
+        """A feature with a policy for missing values."""
+        distance = FeatureDistance.from_column(column, missing)
+        return cls(column.name, column.kind, column.names, distance)
 
 
 class ColumnBuilder:
@@ -69,24 +86,17 @@ class ColumnBuilder:
         self.as_distance.append(as_distance)
         self.second_feature.append(feature if second_feature is None else second_feature)
 
-    def add_feature(
-        self,
-        feature: int,
-        name: str,
-        kind: str,
-        value_names: tuple[str, ...],
-        distance: FeatureDistance,
-    ) -> None:
+    def add_feature(self, feature: int, coded: CodedFeature) -> None:
         """Add the columns of a feature."""
-        if value_names:
-            self._add_values(feature, name, value_names, distance)
-        elif kind == "ordered":
-            self._add_numeric(feature, name, distance)
-        elif kind == "nominal":
-            self._add_categorical(feature, name, distance)
+        if coded.value_names:
+            self._add_values(feature, coded)
+        elif coded.kind == "ordered":
+            self._add_numeric(feature, coded.name, coded.distance)
+        elif coded.kind == "nominal":
+            self._add_categorical(feature, coded.name, coded.distance)
         else:
-            self.pairwise[len(self.names)] = PairwiseColumn(distance, distance)
-            self._add_column(name, feature)
+            self.pairwise[len(self.names)] = PairwiseColumn(coded.distance, coded.distance)
+            self._add_column(coded.name, feature)
 
     def _add_numeric(self, feature: int, name: str, distance: FeatureDistance) -> None:
         assert distance.scaled is not None
@@ -118,37 +128,30 @@ class ColumnBuilder:
                 terms.append((basis, basis, -1.0))
         self._add_column(name, feature, *terms)
 
-    def _add_values(
-        self, feature: int, name: str, value_names: tuple[str, ...], distance: FeatureDistance
-    ) -> None:
+    def _add_values(self, feature: int, coded: CodedFeature) -> None:
+        distance, n_values = coded.distance, len(coded.value_names)
         assert distance.codes is not None and distance.table is not None
-        n_values = len(value_names)
         has_value = [
             self._add_basis(feature, (distance.codes == value).astype(float))
             for value in range(n_values)
         ]
-        names = iter(term_names(name, value_names))
-        for first in range(n_values):
-            for second in range(first + 1, n_values):
-                a, b = has_value[first], has_value[second]
-                terms = (a, b, 1.0), (b, a, 1.0)
-                squared = float(distance.table[first, second]) ** 2
-                self._add_column(next(names), feature, *terms, as_distance=squared)
+        names = iter(term_names(coded.name, coded.value_names))
+        for first, second in combinations(range(n_values), 2):
+            a, b = has_value[first], has_value[second]
+            terms = (a, b, 1.0), (b, a, 1.0)
+            squared = float(distance.table[first, second]) ** 2
+            self._add_column(next(names), feature, *terms, as_distance=squared)
         for present in has_value:
             self._add_column(
                 next(names), feature, (present, 0, 1.0), (0, present, 1.0), as_distance=0.0
             )
 
-    def add_interactions(
-        self, features: Sequence[str], distances: Sequence[FeatureDistance]
-    ) -> None:
+    def add_interactions(self, features: Sequence[CodedFeature]) -> None:
         """Add 2 Δ_f Δ_g of every two features."""
-        for first in range(len(features)):
-            for second in range(first + 1, len(features)):
-                product = PairwiseColumn(distances[first], distances[second], 2.0)
-                self.pairwise[len(self.names)] = product
-                name = f"{features[first]}{SEPARATOR}{features[second]}"
-                self._add_column(name, first, second_feature=second)
+        for (first, one), (second, other) in combinations(enumerate(features), 2):
+            product = PairwiseColumn(one.distance, other.distance, 2.0)
+            self.pairwise[len(self.names)] = product
+            self._add_column(f"{one.name}{SEPARATOR}{other.name}", first, second_feature=second)
 
 
 def metric_terms(n_features: int) -> tuple[IntArray, IntArray]:

@@ -211,8 +211,7 @@ def value_distances(column: FeatureColumn, present: NDArray[Any]) -> FloatArray:
     if column.rdm is not None:
         return column.rdm.among([str(value) for value in present]) / column.span[1]
     if column.kind == "ordered":
-        apart: FloatArray = np.abs(present[:, None] - present[None, :])
-        return apart
+        return np.asarray(np.abs(present[:, None] - present[None, :]))
     return 1.0 - np.eye(len(present))
 
 

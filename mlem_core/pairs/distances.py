@@ -175,10 +175,7 @@ def squared_distances(
     # The distinct rows, prepared, and which of them each stimulus has.
     raw = checked_rows(representations, layer)
     distinct, position = np.unique(equal_rows(raw), return_inverse=True)
-    rows, position = (
-        _prepared(raw[distinct].astype(np.float64), distance, layer, distinct),
-        position,
-    )
+    rows = _prepared(raw[distinct].astype(np.float64), distance, layer, distinct)
     condensed = np.empty(n_pairs(len(position)))
     order = np.argsort(position, kind="stable")
     ascending = position[order]

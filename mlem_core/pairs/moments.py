@@ -224,8 +224,7 @@ class PairMoments:
         """Sums over the pairs inside some blocks; each pair of blocks is there in both orders."""
         inside = values.take(places, axes[0]).take(places, axes[1])
         diagonal = np.diagonal(inside, axis1=axes[0], axis2=axes[1]).sum(axis=-1)
-        total: FloatArray = (inside.sum(axis=axes) + diagonal) / 2
-        return total
+        return np.asarray((inside.sum(axis=axes) + diagonal) / 2)
 
     def spans(self, blocks: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
         """Smallest and largest squared distance (n_layers,) among the pairs inside some blocks."""

@@ -25,7 +25,7 @@ import numpy as np
 
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.column_builder import ColumnBuilder
+from mlem_core.pairs.column_builder import CodedFeature, ColumnBuilder
 from mlem_core.pairs.columns import MISSING, FeatureColumn, coding
 from mlem_core.pairs.feature_distances import DIGITS, FeatureDistance, PairwiseColumn
 
@@ -115,42 +115,29 @@ class PairColumns:
                 "interactions need features that are coded as same or different, and some are "
                 "coded by value; choose no interactions, or no values."
             )
-        return cls.from_distances(
-            n_stimuli,
-            tuple(c.name for c in columns),
-            tuple(c.kind for c in columns),
-            tuple(c.names for c in columns),
-            tuple(FeatureDistance.from_column(c, missing) for c in columns),
-            interactions,
-        )
+        coded = [CodedFeature.from_column(column, missing) for column in columns]
+        return cls.from_coded(n_stimuli, coded, interactions)
 
     @classmethod
-    def from_distances(
-        cls,
-        n_stimuli: int,
-        features: tuple[str, ...],
-        kinds: tuple[str, ...],
-        value_names: tuple[tuple[str, ...], ...],
-        distances: tuple[FeatureDistance, ...],
-        interactions: bool = False,
+    def from_coded(
+        cls, n_stimuli: int, coded: Sequence[CodedFeature], interactions: bool
     ) -> PairColumns:
-        """Columns of the pairs of the stimuli that have these distances, see the class.
+        """Columns of the pairs of the stimuli that have these features.
 
         Raises InputError: more than `MAX_COLUMNS` columns.
         """
         builder = ColumnBuilder(n_stimuli)
-        each = zip(features, kinds, value_names, distances, strict=True)
-        for number, (name, kind, names, distance) in enumerate(each):
-            builder.add_feature(number, name, kind, names, distance)
+        for number, feature in enumerate(coded):
+            builder.add_feature(number, feature)
         if interactions:
-            builder.add_interactions(features, distances)
+            builder.add_interactions(coded)
         builder.check_number()
         terms = np.array(builder.terms, dtype=np.float64).reshape(-1, 4)
         return cls(
-            features=features,
-            kinds=kinds,
-            value_names=value_names,
-            distances=distances,
+            features=tuple(feature.name for feature in coded),
+            kinds=tuple(feature.kind for feature in coded),
+            value_names=tuple(feature.value_names for feature in coded),
+            distances=tuple(feature.distance for feature in coded),
             interactions=interactions,
             names=tuple(builder.names),
             first_feature=np.array(builder.first_feature, dtype=np.int64),
@@ -170,10 +157,16 @@ class PairColumns:
 
     def select_stimuli(self, stimuli: IntArray) -> PairColumns:
         """Columns of the pairs of some of the stimuli (n,) alone."""
-        distances = tuple(distance.select_stimuli(stimuli) for distance in self.distances)
-        return self.from_distances(
-            len(stimuli), self.features, self.kinds, self.value_names, distances, self.interactions
-        )
+        coded = [
+            feature._replace(distance=feature.distance.select_stimuli(stimuli))
+            for feature in self._coded
+        ]
+        return self.from_coded(len(stimuli), coded, self.interactions)
+
+    @property
+    def _coded(self) -> list[CodedFeature]:
+        each = zip(self.features, self.kinds, self.value_names, self.distances, strict=True)
+        return list(itertools.starmap(CodedFeature, each))
 
     def as_one_feature(self) -> PairColumns:
         """The same columns as those of one feature alone, for what all features do together."""
@@ -196,14 +189,8 @@ class PairColumns:
         """
         if self.interactions and feature.names:
             raise InputError("interactions need features that are coded as same or different.")
-        return self.from_distances(
-            len(self.basis),
-            (*self.features, feature.name),
-            (*self.kinds, feature.kind),
-            (*self.value_names, feature.names),
-            (*self.distances, FeatureDistance.from_column(feature, missing)),
-            self.interactions,
-        )
+        coded = [*self._coded, CodedFeature.from_column(feature, missing)]
+        return self.from_coded(len(self.basis), coded, self.interactions)
 
     def drop_interactions(self) -> ChosenColumns:
         """Columns without the products of two feature distances."""
@@ -223,14 +210,8 @@ class PairColumns:
             selected &= self.first_feature == self.second_feature
         numbers = np.flatnonzero(selected)
         basis = np.flatnonzero(np.isin(self.basis_feature, [-1, *keep]))
-        columns = self.from_distances(
-            len(self.basis),
-            tuple(self.features[f] for f in keep),
-            tuple(self.kinds[f] for f in keep),
-            tuple(self.value_names[f] for f in keep),
-            tuple(self.distances[f] for f in keep),
-            interactions,
-        )
+        every = self._coded
+        columns = self.from_coded(len(self.basis), [every[f] for f in keep], interactions)
         assert columns.basis.shape[1] == len(basis), "values that no stimulus has any more"
         return ChosenColumns(columns, numbers, basis)
 
@@ -309,8 +290,7 @@ class PairColumns:
         """(..., n_products) signed sums of numbers (..., n_terms) over the terms of each column."""
         if not len(self.starts):
             return np.zeros((*by_term.shape[:-1], 0))
-        sums: FloatArray = np.add.reduceat(by_term * self.sign, self.starts, axis=-1)
-        return sums
+        return np.asarray(np.add.reduceat(by_term * self.sign, self.starts, axis=-1))
 
     def pair_values(self, first: IntArray, second: IntArray) -> FloatArray:
         """(n_pairs, n_columns) values of all columns for pairs of stimuli."""
@@ -462,11 +442,8 @@ def _fill_values(
     a, b = np.triu_indices(n_values, 1)
     column = np.zeros((n_values, n_values), dtype=np.int64)
     column[a, b] = column[b, a] = np.arange(len(a))
-    one, other, pair = (
-        distance.codes.take(first),
-        distance.codes.take(second),
-        np.arange(len(first)),
-    )
+    one, other = distance.codes.take(first), distance.codes.take(second)
+    pair = np.arange(len(first))
     values[:] = 0.0
     differ = np.flatnonzero(one != other)
     values[column[one[differ], other[differ]], differ] = 1.0

@@ -185,8 +185,6 @@ class NumbersInFile:
 class PairRanks:
     """Twice the average ranks (n_pairs,) of each of n_layers layers, in memory or in files.
 
-    Those of a layer that are never put are 0.
-
     Parameters
     ----------
     folder : gets temporary files if the ranks are too large for memory
@@ -209,10 +207,7 @@ class PairRanks:
 
     def read(self, layer: int, first: int, last: int) -> NDArray[np.uint32]:
         """Doubled ranks of the pairs first..last-1 in a layer."""
-        ranks = self._of_layer.get(layer)
-        if ranks is None:
-            return np.zeros(last - first, dtype=np.uint32)
-        return ranks[first:last]
+        return self._of_layer[layer][first:last]
 
     def rsa(self) -> FloatArray:
         """(n_layers, n_layers) Spearman ρ of the distances of every two layers over all pairs.

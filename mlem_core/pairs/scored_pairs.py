@@ -234,10 +234,8 @@ def feature_ceilings(tests: ScoredPairs) -> FloatArray:
             np.divide(fold.rank_sums, spread, out=np.zeros_like(fold.rank_sums), where=spread > 0)
         )
     by_row = np.concatenate(sums, axis=1)
-    total_counts, total_sums = (
-        group_sums_of_columns(group, counts[None])[0],
-        group_sums_of_columns(group, by_row),
-    )
+    total_counts = group_sums_of_columns(group, counts[None])[0]
+    total_sums = group_sums_of_columns(group, by_row)
     ceilings = np.zeros((n_layers, len(sizes)))
     for number in range(len(sizes)):
         inside = fold_of == number

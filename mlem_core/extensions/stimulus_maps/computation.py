@@ -99,8 +99,7 @@ def umap_map(distances: FloatArray, seed: int) -> FloatArray:
         # That of a precomputed metric there is no inverse transform.
         warnings.simplefilter("ignore")
         points = np.asarray(reducer.fit_transform(distances), dtype=np.float64)
-    centred: FloatArray = points - points.mean(axis=0)
-    return centred
+    return np.asarray(points - points.mean(axis=0))
 
 
 def _map_key(context: SelectionContext, layer: Layer, layout: str = "mds") -> dict[str, Any]:
