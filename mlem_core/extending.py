@@ -291,10 +291,8 @@ def resolve(reference: Reference) -> Any:
 def extensions() -> dict[str, Extension]:
     """Extensions by their names: those of this package, then those of installed packages.
 
-    Raises
-    ------
-    InputError
-        Two extensions with one name; an installed one whose record cannot be imported.
+    Raises InputError: two extensions with one name; an installed one whose record cannot be
+    imported.
     """
     records: dict[str, Extension] = {}
     for name in BUILT_IN:

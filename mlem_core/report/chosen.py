@@ -55,10 +55,7 @@ class Chosen:
     def from_dict(cls, kept: Mapping[str, Any]) -> Chosen:
         """Figure of a report from the dictionary of `to_dict`.
 
-        Raises
-        ------
-        InputError
-            It is of another form, or of a figure that there is not.
+        Raises InputError: it is of another form, or of a figure that there is not.
         """
         chosen = checked(cls, kept, "a figure of the report (remove it and add it again)")
         if chosen.figure not in FIGURES:
@@ -81,10 +78,8 @@ class Chosen:
         context : how all figures of the report are drawn; selection, pair and options are the
             figure's own
 
-        Raises
-        ------
-        InputError
-            The analysis has no longer what is shown, or what it was drawn from is gone.
+        Raises InputError: the analysis has no longer what is shown, or what it was drawn
+        from is gone.
         """
         analysis = context.analysis
         selection = self.selection.checked(analysis.pairs.features, analysis.layers)

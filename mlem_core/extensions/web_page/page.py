@@ -71,11 +71,8 @@ def write_page(
     stimuli : whether the words and sentences are in it, and the name and digest of their file
     progress : called as layers are laid out and explained
 
-    Raises
-    ------
-    InputError
-        One layer alone; more than `MOST_LAYERS` layers and no `pairs`; a pair that is not among
-        the layers.
+    Raises InputError: one layer alone; more than `MOST_LAYERS` layers and no `pairs`; a pair
+    that is not among the layers.
     """
     layers = context.selection.layers
     if len(layers) < 2:
