@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 import webbrowser
 from pathlib import Path
+from typing import NoReturn
 
 from mlem_core.base.errors import InputError
 
@@ -45,16 +45,14 @@ def app_folder() -> Path:
 
 def _has_browser() -> bool:
     """Whether a person sits at this machine, with a browser to open."""
-    screen = sys.platform in ("win32", "darwin") or any(
-        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
-    )
+    screens = map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY"))
     try:
-        return screen and webbrowser.get() is not None
+        return (sys.platform == "darwin" or any(screens)) and webbrowser.get() is not None
     except webbrowser.Error:
         return False
 
 
-def serve_app(options: argparse.Namespace) -> int:
+def serve_app(options: argparse.Namespace) -> NoReturn:
     """Serve the app in this process's place, as `make app` does; opens the browser if any."""
     script = app_folder() / "scripts" / "serve.py"
     command = [sys.executable, str(script)]
@@ -66,6 +64,4 @@ def serve_app(options: argparse.Namespace) -> int:
         command.append("--view-only")
     if _has_browser():
         command += ["--server.headless", "false", "--server.showEmailPrompt", "false"]
-    if sys.platform == "win32":
-        return subprocess.call(command)
     os.execv(command[0], command)

@@ -6,6 +6,7 @@ import argparse
 import io
 import os
 import re
+import resource
 import sys
 from collections.abc import Callable
 from typing import Any, TextIO
@@ -28,10 +29,6 @@ def refused() -> str:
 
     With less, libraries end it without a word that helps.
     """
-    if sys.platform == "win32":
-        return ""
-    import resource
-
     for name, least, unit, of, command in _LEAST:
         allowed, _ = resource.getrlimit(getattr(resource, name))
         if allowed not in (resource.RLIM_INFINITY, -1) and allowed < least:
@@ -99,16 +96,6 @@ def one_line(message: object) -> str:
     """A message in one line, without what nobody reads to its end."""
     text = " ".join(str(message).split("\n"))
     return _ENDLESS.sub(lambda match: f"{match[1]}…{match[2]}", text)
-
-
-def check_arguments(arguments: list[str]) -> None:
-    """Raise InputError for a character that no file's name and no other text has."""
-    for number, text in enumerate(arguments, start=1):
-        if "\0" in text:
-            raise InputError(
-                f"argument {number} ({text[:200]!r}) holds a NUL byte; leave it out, as no file's "
-                "name has one."
-            )
 
 
 def typed(parse: Callable[[str], Any]) -> Callable[[str], Any]:

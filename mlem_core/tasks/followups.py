@@ -34,7 +34,7 @@ from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.storage.digests import canonical
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples
-from mlem_core.tasks.analyses import Job, make_analysis, read_requested_intervals
+from mlem_core.tasks.analyses import make_analysis, read_requested_intervals
 from mlem_core.tasks.processes import is_held
 from mlem_core.tasks.run_plan import interval_stages, learn_speeds, read_speeds
 from mlem_core.tasks.runner import Lane, Reporter, Request, Status, Task
@@ -274,23 +274,25 @@ def begin_last_stage(job: Task) -> None:
         followup.begin("later")
 
 
-def run_status(job: Job) -> Status:
-    """State of an analysis and its last stage as one: done where nothing more comes by itself."""
-    status, followup = job.status(), find_last_stage(job)
-    if status.state != "done" or followup is None:
-        return status
-    now = followup.status()
-    # The process of the analysis begins its last stage before it ends.
-    begins = not followup.folder.exists() and is_held(job.folder)
-    if not (now.goes_on or begins):
-        return status
-    times = StageTimes(status.times.plan, [*status.stages, *now.stages], status.times.started)
-    return Status("running" if begins else now.state, times, before=now.before)
+class Run(Task):
+    """An analysis and its last stage as one task, which is done where nothing more comes."""
 
+    def status(self) -> Status:
+        """The status of both, with the stages of both."""
+        status, followup = super().status(), find_last_stage(self)
+        if status.state != "done" or followup is None:
+            return status
+        now = followup.status()
+        # The process of the analysis begins its last stage before it ends.
+        begins = not followup.folder.exists() and is_held(self.folder)
+        if not (now.goes_on or begins):
+            return status
+        times = StageTimes(status.times.plan, [*status.stages, *now.stages], status.times.started)
+        return Status("running" if begins else now.state, times, before=now.before)
 
-def cancel_run(job: Job) -> None:
-    """Cancel what goes on of an analysis: its run, or its last stage; what is done stays."""
-    job.cancel()
-    followup = find_last_stage(job)
-    if followup is not None:
-        followup.cancel()
+    def cancel(self, why: str = "") -> None:
+        """Cancel what goes on of them, as `Task.cancel`; what is done stays."""
+        super().cancel(why)
+        followup = find_last_stage(self)
+        if followup is not None:
+            followup.cancel(why)

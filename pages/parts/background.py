@@ -11,7 +11,6 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from mlem_core.base.text import duration, many, percent, sentence_case
 from mlem_core.tasks import analyses, followups, runner
 from mlem_core.tasks.access import view_only
 from mlem_core.tasks.analyses import Job
-from mlem_core.tasks.followups import Followup, find_followup
+from mlem_core.tasks.followups import Followup, Run, find_followup
 from mlem_core.tasks.runner import Status, Task
 from pages.parts import choices, stored
 from pages.parts.choices import plain
@@ -148,19 +147,20 @@ def _dismiss(job: Job) -> None:
         choices.put("analysis", None)
 
 
-@dataclass(frozen=True)
-class TaskLine:
-    """A background task as the list shows it."""
+def show_tasks() -> None:
+    """List of the background tasks, behind a button with how far they are; nothing without any.
 
-    id: str
-    title: str
-    status: Status
-    cancel: Callable[[], None]
+    It looks every three seconds while something runs, or is to be computed ahead, and draws the
+    page anew when a task has begun or ended.
+    """
+    tasks = _other_tasks()
+    if tasks or _is_ahead():
+        st.fragment(_draw_tasks, run_every=POLL)(list(tasks))
 
 
-def task_lines() -> list[TaskLine]:
-    """The background tasks that wait or run, in the order of their turns."""
-    store, lines = stored.store(), []
+def _other_tasks() -> dict[Task, str]:
+    """Titles of the background tasks but the runs that have a bar, in the order of their turns."""
+    store, tasks = stored.store(), dict[Task, str]()
     for name in runner.unfinished_tasks(store.root / "jobs"):
         followup = find_followup(name, store)
         job = analyses.find(name if followup is None else followup.request["analysis"], store)
@@ -168,29 +168,11 @@ def task_lines() -> list[TaskLine]:
             continue
         title, last = stored.analysis_name(job), followups.find_last_stage(job)
         if followup is None or (last is not None and last.id == name):
-            # A run and its last stage are one task.
-            status, cancel = followups.run_status(job), partial(followups.cancel_run, job)
-            lines.append(TaskLine(job.id, title, status, cancel))
+            tasks[Run(job.id, job.folder)] = title
         else:
-            title = f"{title}: {followup.kind.title or followup.request['kind']}"
-            lines.append(TaskLine(name, title, followup.status(), followup.cancel))
-    return lines
-
-
-def show_tasks() -> None:
-    """List of the background tasks, behind a button with how far they are; nothing without any.
-
-    It looks every three seconds while something runs, or is to be computed ahead, and draws the
-    page anew when a task has begun or ended.
-    """
-    lines = _other_lines()
-    if lines or _is_ahead():
-        st.fragment(_draw_tasks, run_every=POLL)([line.id for line in lines])
-
-
-def _other_lines() -> list[TaskLine]:
-    """The background tasks but the runs that have a bar (`show_runs`)."""
-    return [line for line in task_lines() if line.id not in _watched()]
+            kind = followup.kind.title or followup.request["kind"]
+            tasks[Task(name, followup.folder)] = f"{title}: {kind}"
+    return {task: title for task, title in tasks.items() if task.id not in _watched()}
 
 
 def _is_ahead() -> bool:
@@ -199,25 +181,22 @@ def _is_ahead() -> bool:
     return ahead is not None and ahead.thread.is_alive()
 
 
-def _draw_tasks(before: list[str]) -> None:
-    lines = _other_lines()
-    if [line.id for line in lines] != before or not (lines or _is_ahead()):
+def _draw_tasks(before: list[Task]) -> None:
+    tasks = _other_tasks()
+    if list(tasks) != before or not (tasks or _is_ahead()):
         st.rerun()
-    if not lines:
+    if not tasks:
         return
-    label = many(len(lines), "background task")
-    if len(lines) == 1:
-        label = f"{lines[0].title}: {percent(lines[0].status.share)}"
-    with st.popover(
-        plain(label), icon=":material/hourglass:", key="background tasks", width="content"
-    ):
+    shares = [f"{title}: {percent(task.status().share)}" for task, title in tasks.items()]
+    label = plain(shares[0] if len(shares) == 1 else many(len(tasks), "background task"))
+    with st.popover(label, icon=":material/hourglass:", key="background tasks", width="content"):
         st.markdown("**Background tasks**")
-        for line in lines:
-            with st.container(horizontal=True, vertical_alignment="center", key=f"task {line.id}"):
-                text = f"{line.title}: {_how_far(line.status)}"
-                st.progress(line.status.share, text=plain(text))
+        for task, title in tasks.items():
+            status = task.status()
+            with st.container(horizontal=True, vertical_alignment="center", key=f"task {task.id}"):
+                st.progress(status.share, text=plain(f"{title}: {_how_far(status)}"))
                 help = "Stops it within two seconds; what is done is kept."
-                _offer_cancel(f"task {line.id}", line.cancel, help)
+                _offer_cancel(f"task {task.id}", task.cancel, help)
 
 
 def _how_far(status: Status) -> str:

@@ -32,12 +32,16 @@ def few(tmp_path):
     return in_files(tmp_path, table, {"mine": noise(len(table))})
 
 
+def run_of(job):
+    return followups.Run(job.id, job.folder)
+
+
 def test_intervals_are_the_last_stage_of_a_run_and_leave_its_numbers(few, store):
     job = analyses.start(few, store, intervals=True)
     shares = []
 
     def both_done():
-        status = followups.run_status(job)
+        status = run_of(job).status()
         shares.append(status.share)
         return status.state == "done"
 
@@ -59,7 +63,7 @@ def test_intervals_are_the_last_stage_of_a_run_and_leave_its_numbers(few, store)
     plan = {stage.stage for stage in job.status().times.plan}
     assert {"pairs of stimuli", "permuting labels"} <= plan
     assert read_json(store.root / SPEEDS).keys() <= plan
-    assert followups.run_status(analyses.start(few, store, intervals=True)).state == "done"
+    assert run_of(analyses.start(few, store, intervals=True)).status().state == "done"
     analyses.start(few, store)
     assert followups.find_last_stage(job) is None
 
@@ -68,11 +72,11 @@ def test_cancel_in_the_last_stage_keeps_the_result_and_the_same_run_goes_on(few,
     job = analyses.start(few, store, intervals=True)
     wait(job, "done")
     until(lambda: followups.find_last_stage(job).folder.exists())
-    followups.cancel_run(job)
+    run_of(job).cancel()
     assert job.status().state == "done" and job.analysis().layers
     followup = followups.find_last_stage(job)
     assert followup.status().state in ("cancelled", "done")
-    assert followups.run_status(job).state == "done"
+    assert run_of(job).status().state == "done"
     followups.begin_last_stage(job)
     wait(followup, "done", seconds=240)
 

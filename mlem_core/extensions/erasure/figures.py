@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from mlem_core.base.labels import Names
 from mlem_core.base.typing import layer_name, parse_layer
 from mlem_core.extensions.erasure.measures import FORMS, IMPORTANCE, PREDICTIONS, REST, SURPRISAL
-from mlem_core.extensions.erasure.stage import ERASURE, OUTSIDE, Erasure
+from mlem_core.extensions.erasure.stage import ERASURE, OUTSIDE, Erasure, erasure_choice
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.profiles import band
 from mlem_core.figures.style import (
@@ -86,14 +86,7 @@ def selected_erasure(context: FigureContext) -> Erasure | None:
     options = context.drawing.options
     if not {"erased", "erased_at"} <= {*options}:
         return None
-    return ERASURE.find(
-        context,
-        feature=options["erased"],
-        layer=parse_layer(options["erased_at"]),
-        others=(parse_layer(options["other"]),) if options.get("other") else (),
-        later=None,
-        positions=options.get("erased_tokens", "all"),
-    )
+    return ERASURE.find(context, **erasure_choice(options))
 
 
 @figure(

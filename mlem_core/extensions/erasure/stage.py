@@ -412,24 +412,23 @@ def control_reach(changes: FloatArray, counts: NDArray[np.bool_]) -> FloatArray:
     return reach
 
 
-def _other_layers(options: Options) -> list[Layer]:
-    """The layer of another model that is chosen, if one is."""
-    return [parse_layer(options["other"])] if options.get("other") else []
+def erasure_choice(options: Options) -> dict[str, Any]:
+    """Choice of an erasure, as `ERASURE` takes it, by the options of the figure `erasure`."""
+    return {
+        "feature": options["erased"],
+        "layer": parse_layer(options["erased_at"]),
+        "others": (parse_layer(options["other"]),) if options.get("other") else (),
+        "later": None,
+        "positions": options.get("erased_tokens", "all"),
+    }
 
 
-def _erase(context: SelectionContext, options: Options) -> None:
-    erase(
-        context.analysis,
-        options["erased"],
-        options["erased_at"],
-        context.required_store,
-        context.report,
-        others=_other_layers(options),
-        positions=options["erased_tokens"],
-    )
-
-
-# Its options are those of the figure `erasure`.
 JOB = JobType(
-    _erase, models=lambda context, options: [model for model, _ in _other_layers(options)]
+    lambda context, options: erase(
+        context.analysis,
+        store=context.required_store,
+        report=context.report,
+        **erasure_choice(options),
+    ),
+    models=lambda context, options: [model for model, _ in erasure_choice(options)["others"]],
 )
