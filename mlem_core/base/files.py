@@ -50,19 +50,13 @@ def replacing(path: Path | str, *, private: bool = False, synced: bool = True) -
     named = Path(path)
     target = Path(os.path.realpath(named)) if named.is_symlink() else named
     _check_regular(target, named)
-    sweep(target.parent, target.name)
-    temporary = named
-    try:
-        with held(target.parent, target.name, 0o600 if private else 0o666, named) as temporary:
-            yield temporary
-            if synced:
-                sync_path(temporary)
-            os.replace(temporary, target)
-            if synced:
-                sync_path(target.parent)
-    except OSError as error:
-        _name(error, temporary, named)
-        raise
+    with held(target.parent, target.name, 0o600 if private else 0o666, named) as temporary:
+        yield temporary
+        if synced:
+            sync_path(temporary)
+        os.replace(temporary, target)
+        if synced:
+            sync_path(target.parent)
 
 
 @contextlib.contextmanager
@@ -90,35 +84,29 @@ def replacing_files(folder: Path | str, last: str, others: Iterable[str] = ()) -
         code = errno.ENOTDIR
         raise NotADirectoryError(code, os.strerror(code), str(named))
     home, name = (target, _UNFINISHED) if inside else (target.parent, target.name)
-    temporary = named
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-        sweep(home, name)
-        with held(home, name, 0o777, named, folder=True) as temporary:
-            yield temporary
-            names = sorted(path.name for path in temporary.iterdir())
-            for each in names:
-                sync_path(temporary / each)
-            sync_path(temporary)
-            if not inside and _renamed(temporary, target):
-                sync_path(home)
-                return
-            with _only_one(target):
-                moved = {last, *names, *others, *_begun(target)}
-                for each in moved:
-                    _check_regular(target / each, named / each)
-                (temporary / _BEGUN).write_text(json.dumps(sorted(moved)), encoding="utf-8")
-                sync_path(temporary / _BEGUN)
-                os.replace(temporary / _BEGUN, target / _BEGUN)
-                sync_path(target)
-                try:
-                    _exchange(temporary, target, last, moved)
-                except KeyboardInterrupt:
-                    _exchange(temporary, target, last, ())  # it takes no time: not left half-way
-                    raise
-    except OSError as error:
-        _name(error, temporary, named)
-        raise
+    home.mkdir(parents=True, exist_ok=True)
+    with held(home, name, 0o777, named, folder=True) as temporary:
+        yield temporary
+        names = sorted(path.name for path in temporary.iterdir())
+        for each in names:
+            sync_path(temporary / each)
+        sync_path(temporary)
+        if not inside and _renamed(temporary, target):
+            sync_path(home)
+            return
+        with _only_one(target):
+            moved = {last, *names, *others, *_begun(target)}
+            for each in moved:
+                _check_regular(target / each, named / each)
+            (temporary / _BEGUN).write_text(json.dumps(sorted(moved)), encoding="utf-8")
+            sync_path(temporary / _BEGUN)
+            os.replace(temporary / _BEGUN, target / _BEGUN)
+            sync_path(target)
+            try:
+                _exchange(temporary, target, last, moved)
+            except KeyboardInterrupt:
+                _exchange(temporary, target, last, ())  # it takes no time: not left half-way
+                raise
 
 
 def _renamed(temporary: Path, target: Path) -> bool:
@@ -208,15 +196,6 @@ def _only_one(folder: Path) -> Iterator[None]:
         os.close(opened)
 
 
-def _name(error: OSError, temporary: Path, named: Path) -> None:
-    """The name that is not known outside says nothing to a user; a write error has none."""
-    name = "" if error.filename is None else str(error.filename)
-    if name == str(temporary) or name.startswith(f"{temporary}{os.sep}"):
-        error.filename, error.filename2 = str(named), None
-    elif not name and is_full(error):
-        error.filename = str(named)
-
-
 def read_json(path: Path, *, strict: bool = False) -> dict[str, Any]:
     """A JSON object; {} where there is none, or an error if `strict`."""
     try:
@@ -243,8 +222,11 @@ _RANDOM = 4  # bytes in the name
 def held(home: Path, name: str, mode: int, named: Path, folder: bool = False) -> Iterator[Path]:
     """A new file, or a folder, under a lock that ends with this process.
 
-    Raises OSError: it cannot be made; the error names `named`.
+    What killed processes have left of it is removed before.
+
+    Raises OSError: it cannot be made or written; the error names `named`.
     """
+    sweep(home, name)
     while True:
         path = home / f".{name.lstrip('.')}.{secrets.token_hex(_RANDOM)}"
         # Made here, and only where there is nothing of this name, with the permissions it keeps.
@@ -264,6 +246,14 @@ def held(home: Path, name: str, mode: int, named: Path, folder: bool = False) ->
         os.close(opened)  # another process took it for a dead one's before it was locked
     try:
         yield path
+    except OSError as error:
+        # The name that is not known outside says nothing to a user; a write error has none.
+        at = "" if error.filename is None else str(error.filename)
+        if at == str(path) or at.startswith(f"{path}{os.sep}"):
+            error.filename, error.filename2 = str(named), None
+        elif not at and is_full(error):
+            error.filename = str(named)
+        raise
     finally:
         if folder:
             shutil.rmtree(path, ignore_errors=True)
@@ -294,7 +284,6 @@ def sweep(home: Path, name: str) -> None:
 def scratch(name: str) -> Iterator[Path]:
     """A private temporary folder; what a killed process left of it is removed by the next one."""
     home, prefix = Path(tempfile.gettempdir()), f"mlem-{name}-{os.getuid()}"
-    sweep(home, prefix)
     with held(home, prefix, 0o700, home / prefix, folder=True) as path:
         yield path
 

@@ -115,8 +115,10 @@ def make(store: Store, progress: Report) -> None:
     pair = analysis.most_alike()
     context = SelectionContext.from_analysis(analysis, store, progress)
     both = context.reselect(layers=pair)
+    features = context.selection.features
+    selections = [features, *(tuple(f for f in features if f != left_out) for left_out in features)]
     entries = [
-        *(_entry(FITS, some) for some in (context, *without_each_feature(context))),
+        *(_entry(FITS, context.reselect(features=some)) for some in selections),
         _entry(LAYER_INTERVALS, context),
         _entry(LAYER_CHANCE, context),
         *(
@@ -136,15 +138,6 @@ def make(store: Store, progress: Report) -> None:
     seal(result, RESULT)
     for entry in filter(None, entries):
         shutil.copytree(entry, FOLDER / "store" / entry.parent.name / entry.name)
-
-
-def without_each_feature(context: SelectionContext) -> list[SelectionContext]:
-    """Contexts in which one of the features is left out, in turn."""
-    features = context.selection.features
-    return [
-        context.reselect(features=tuple(name for name in features if name != left_out))
-        for left_out in features
-    ]
 
 
 def _entry(stage: Stage[Any], context: SelectionContext, **options: Any) -> Path | None:

@@ -98,13 +98,10 @@ def get_whole(name: str, default: T, low: int, high: int) -> int | T:
 
 def get_many(name: str, options: Sequence[str], default: Sequence[str]) -> list[str]:
     """Options that are chosen; the default where none of them is named."""
-    texts = get(name)
-    values = [option for option in texts or default if option in options]
-    return (
-        values
-        if values or texts == [NOTHING]
-        else [option for option in default if option in options]
-    )
+    chosen = [option for option in get(name) or () if option in options]
+    if chosen or get(name) == [NOTHING]:
+        return chosen
+    return [option for option in default if option in options]
 
 
 def put(name: str, values: Sequence[str] | None) -> None:
