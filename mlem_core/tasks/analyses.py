@@ -84,15 +84,7 @@ class _Example(Job):
     """The example: done, and not to be written to."""
 
     def analysis(self) -> Analysis:
-        try:
-            return examples.example()
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(examples.DAMAGED) from error
-
-    def cancel(self, why: str = "") -> None:
-        """Do nothing: the example runs no more."""
+        return examples.example()
 
 
 def start(spec: AnalysisSpec, store: Store, *, intervals: bool = False) -> Job:
@@ -137,13 +129,9 @@ def find(job_id: str, store: Store) -> Job | None:
 
 def recent(store: Store) -> list[Job]:
     """All jobs in the store, the latest started first; last the example."""
-    asked = []
-    for path in (store.root / "jobs").glob("*/spec.json"):
-        job = find(path.parent.name, store)
-        if job is not None:
-            with contextlib.suppress(OSError):
-                asked.append((path.stat().st_mtime_ns, job.id, job))
-    jobs = [job for *_, job in sorted(asked, key=lambda one: one[:2], reverse=True)]
+    names = [path.parent.name for path in (store.root / "jobs").glob("*/spec.json")]
+    jobs = [job for name in names if (job := find(name, store)) is not None]
+    jobs.sort(key=lambda job: (job.start_time or datetime.min, job.id), reverse=True)
     example = find(examples.ID, store)
     return jobs if example is None else [*jobs, example]
 

@@ -20,7 +20,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.context import FITS, SelectionContext, Stage
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.errors import InputError
+from mlem_core.base.errors import InputError, readable
 from mlem_core.base.typing import Progress, Report
 from mlem_core.extending import functions
 from mlem_core.storage.digests import RESULT, Digested, seal, sealed
@@ -68,12 +68,11 @@ def example() -> Analysis:
     ------
     InputError
         Its files are not there, or are not those that came with the program.
-    OSError, ValueError, LookupError, TypeError
-        They are of another version.
     """
     if not sealed(FOLDER / "result", RESULT):
         raise InputError(DAMAGED)
-    return files.load_analysis(FOLDER / "result")
+    with readable("the example", "analysis", OSError, ValueError, LookupError, TypeError):
+        return files.load_analysis(FOLDER / "result")
 
 
 def is_there() -> bool:

@@ -287,7 +287,9 @@ class Run(Task):
         begins = not followup.folder.exists() and is_held(self.folder)
         if not (now.goes_on or begins):
             return status
-        times = StageTimes(status.times.plan, [*status.stages, *now.stages], status.times.started)
+        times = StageTimes(
+            status.times.plan, [*status.times.stages, *now.times.stages], status.times.started
+        )
         return Status("running" if begins else now.state, times, before=now.before)
 
     def cancel(self, why: str = "") -> None:

@@ -87,11 +87,6 @@ class Status:
     before: int = 0
 
     @property
-    def stages(self) -> list[TimedStage]:
-        """The latest report of each stage and model, in the order in which they began."""
-        return self.times.stages
-
-    @property
     def share(self) -> float:
         """Share of the whole that is done."""
         return 1.0 if self.state == "done" else self.times.share
@@ -152,6 +147,8 @@ class Task:
         is. Raises `InputError` where this server only shows what is finished.
         """
         check_changes_allowed()
+        if not is_held(self.folder):
+            return
         with starting(self.folder):
             if not is_held(self.folder) or self.result.is_dir():
                 return
@@ -234,12 +231,9 @@ class Task:
 
 def unfinished_tasks(folder: Path) -> list[str]:
     """The ids of a folder's tasks that are queued or running, in the order of their turns."""
-    tasks: list[Path] = []
-    for path in folder.glob("*/pid.json"):
-        task = path.parent
-        if not any((task / name).exists() for name in _ENDS) and is_held(task):
-            tasks.append(task)
-    return [name for _, name in sorted(map(_asked, tasks))]
+    tasks = [path.parent for path in folder.glob("*/pid.json")]
+    going_on = [task for task in tasks if not any((task / end).exists() for end in _ENDS)]
+    return [name for _, name in sorted(map(_asked, filter(is_held, going_on)))]
 
 
 # What the task's own process does

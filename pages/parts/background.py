@@ -313,17 +313,15 @@ def _waiting(status: Status) -> str:
     """State of a task before its progress is known, in words."""
     if status.state != "queued":
         return "starts"
-    if not status.before:
-        return "waits for its turn"
-    verb = "is" if status.before == 1 else "are"
-    return f"waits; {many(status.before, 'run')} {verb} before it"
+    turn = f" after {many(status.before, 'run')}" if status.before else ""
+    return f"waits for its turn{turn}"
 
 
 def _show_progress(status: Status, otherwise: str) -> None:
     """Progress bar of a task over all its stages; `otherwise` where it has none yet."""
     text = otherwise
-    if status.stages:
-        stage = status.stages[-1]
+    if status.times.stages:
+        stage = status.times.stages[-1]
         of = f" of {Path(stage.model).name}" if stage.model else ""
         units = f"{stage.done:,} of {stage.total:,} {stage.unit}"
         text = f"{_how_far(status)} ({sentence_case(stage.stage)}{of}: {units})"

@@ -105,7 +105,7 @@ def _pending_work(view: View, shown: FigureContext) -> Followup | None:
 def _progress(work: Followup | None) -> str:
     """How far some work is, in tenths; empty before it has begun."""
     status = None if work is None else work.status()
-    if status is None or not status.stages:
+    if status is None or not status.times.stages:
         return ""
     return f" {percent(int(10 * status.share) / 10)}"
 

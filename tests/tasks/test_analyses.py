@@ -60,7 +60,7 @@ def made_up(store):
 def test_a_job_gives_what_a_run_gives(few, store, tmp_path):
     job = analyses.start(few, store)
     status = wait(job, "done")
-    stages = [(p.stage, p.done, p.total, p.unit) for p in status.stages]
+    stages = [(p.stage, p.done, p.total, p.unit) for p in status.times.stages]
     assert stages == [("pairs of stimuli", 2, 2, "layers")]
     direct = run(few, Store(tmp_path / "another"))
     assert job.analysis().results().importance.equals(direct.results().importance)

@@ -43,12 +43,12 @@ def runs_with_candidates(context: FigureContext) -> dict[str, AnalysisSpec]:
     features = vars(spec).get("add")
     if search is None or features is None:
         return {}
-    labels = dict(zip(search.columns["candidate"], search.columns["label"], strict=True))
-    added = {label: find_added(name, spec.models) for name, label in labels.items()}
-    changes: dict[str, dict[str, Any]] = {
-        label: {"add": (*features, column)} for label, column in added.items() if column
-    }
-    return {f"Add {label}": replace(spec, **change) for label, change in changes.items()}
+    runs = {}
+    for name, label in zip(search.columns["candidate"], search.columns["label"], strict=True):
+        if column := find_added(name, spec.models):
+            change: dict[str, Any] = {"add": (*features, column)}
+            runs[f"Add {label}"] = replace(spec, **change)
+    return runs
 
 
 def search_for_example(
