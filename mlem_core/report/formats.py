@@ -22,8 +22,6 @@ from mlem_core.figures.export import as_file
 from mlem_core.figures.print_layout import Paper
 from mlem_core.stimuli.stimulus_csv import write_table
 
-# What a document has to load: rules, tables over several pages, pictures.
-PACKAGES = ("booktabs", "longtable", "graphicx")
 # A table of more rows is broken over pages.
 LONG = 40
 # A table of longer rows (letters) is made smaller, to fit on the page.
@@ -31,44 +29,28 @@ WIDE = 90
 # Wider than this a figure or a table spans both columns of a journal.
 ONE_COLUMN_MM = 100
 
-_SPECIAL = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "×": r"$\times$",
-    "±": r"$\pm$",
-    "−": r"$-$",
-    "≤": r"$\leq$",
-    "≥": r"$\geq$",
-    "≠": r"$\neq$",
-    "·": r"$\cdot$",
-    "²": r"$^2$",
-    "…": r"\ldots{}",
-    "–": "--",
-    "—": "---",
-    "\u00a0": "~",
-    "∞": r"$\infty$",
-    "→": r"$\to$",
-    "ϕ": r"$\phi$",
-    "ϵ": r"$\epsilon$",
-    "ς": r"$\varsigma$",
-    "ο": "o",
-}
+_SPECIAL = {sign: f"\\{sign}" for sign in "{}&%$#_"}
+_SPECIAL |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+_SPECIAL |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "…": r"\ldots{}"}
+_SPECIAL |= {"×": r"$\times$", "±": r"$\pm$", "−": "$-$", "·": r"$\cdot$", "²": "$^2$"}
+_SPECIAL |= {"≤": r"$\leq$", "≥": r"$\geq$", "≠": r"$\neq$", "∞": r"$\infty$", "→": r"$\to$"}
+_SPECIAL |= {"ϕ": r"$\phi$", "ϵ": r"$\epsilon$", "ς": r"$\varsigma$", "ο": "o"}
+_SPECIAL |= {"–": "--", "—": "---", "\u00a0": "~"}
 # Letters of all of Europe where the fonts are there; others (Arabic, Chinese ...) do not stop it.
-_LETTERS = r"""\IfFileExists{lmodern.sty}{\usepackage[T1]{fontenc}\usepackage{lmodern}}{}
+_DOCUMENT = r"""\documentclass[a4paper]{article}
+\usepackage[margin=12mm]{geometry}
+\usepackage{booktabs, longtable, graphicx}
+\IfFileExists{lmodern.sty}{\usepackage[T1]{fontenc}\usepackage{lmodern}}{}
 % pdfLaTeX prints ? for a letter that its fonts lack; LuaLaTeX and XeLaTeX print it with a font
 % that has it, such as \setmainfont{Noto Sans Arabic} of the package fontspec.
-\makeatletter\ifdefined\UTFviii@undefined@err\def\UTFviii@undefined@err#1{?}\fi\makeatother"""
+\makeatletter\ifdefined\UTFviii@undefined@err\def\UTFviii@undefined@err#1{?}\fi\makeatother
+\usepackage{natbib}
+\begin{document}
+PARTS
+\bibliographystyle{plainnat}
+\bibliography{references}
+\end{document}
+"""
 # The others look like Latin letters, and LaTeX has no commands for them.
 _CAPITALS = "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega".split()  # noqa: SIM905
 # Headings of columns that the program names; a user's own stand as they are.
@@ -141,11 +123,10 @@ def table(frame: pd.DataFrame, caption: str = "", label: str = "", title: str = 
     ]
     captioned, labelled = _caption(caption, title), _label(label)
     if len(rows) > LONG:
-        begin = [rf"\begin{{longtable}}{{{sides}}}"]
-        # In a longtable they are a row of their own.
-        begin += [f"{''.join((captioned, labelled))} \\\\"] if captioned or labelled else []
         return _lines(
-            *begin,
+            rf"\begin{{longtable}}{{{sides}}}",
+            # In a longtable they are a row of their own.
+            rf"{captioned}{labelled} \\" if captioned or labelled else "",
             *(r"\toprule", head, r"\midrule", r"\endfirsthead"),
             *(r"\toprule", head, r"\midrule", r"\endhead"),
             *(r"\midrule", rf"\multicolumn{{{len(sides)}}}{{r}}{{continued}} \\", r"\endfoot"),
@@ -191,17 +172,7 @@ def figure(path: str, width_mm: float, caption: str = "", label: str = "", title
 
 def document(parts: list[str]) -> str:
     """A document of these parts that can be typeset as it is, with references.bib beside it."""
-    packages = [rf"\usepackage{{{name}}}" for name in PACKAGES]
-    begin = [
-        r"\documentclass[a4paper]{article}",
-        r"\usepackage[margin=12mm]{geometry}",
-        *packages,
-        _LETTERS,
-        r"\usepackage{natbib}",
-        r"\begin{document}",
-    ]
-    end = [r"\bibliographystyle{plainnat}", r"\bibliography{references}", r"\end{document}"]
-    return _lines(*begin, *parts, *end)
+    return _DOCUMENT.replace("PARTS", "\n".join(filter(None, parts)))
 
 
 def _lines(*lines: str) -> str:
@@ -321,48 +292,31 @@ def _table(drawn: RenderedFigure, name: str, paper: Paper | None) -> bytes:
     return table(drawn.printed, drawn.caption, f"tab:{name}", title=drawn.title).encode()
 
 
-for _format in (
-    ExportFormat(
-        "pdf",
-        "PDF",
-        "For papers: lines and text stay sharp at any size, and the fonts are in the file.",
-        partial(_picture, form="pdf"),
-        printed=True,
-    ),
-    ExportFormat(
-        "svg",
-        "SVG",
-        "For papers and for drawing programs: lines and text stay sharp and can be edited.",
-        partial(_picture, form="svg"),
-        printed=True,
-    ),
-    ExportFormat(
-        "png",
-        "PNG",
-        "For slides and web pages: pixels.",
-        partial(_picture, form="png"),
-        printed=True,
-        resolution=True,
-    ),
-    ExportFormat(
-        "html",
-        "HTML",
-        "An interactive page that needs no network (5 MB).",
-        partial(_picture, form="html"),
-    ),
+for _form, _sentence in {
+    "pdf": "For papers: lines and text stay sharp at any size, and the fonts are in the file.",
+    "svg": "For papers and for drawing programs: lines and text stay sharp and can be edited.",
+    "png": "For slides and web pages: pixels.",
+    "html": "An interactive page that needs no network (5 MB).",
+}.items():
+    _write, _printed = partial(_picture, form=_form), _form != "html"
+    FORMATS.register(
+        ExportFormat(_form, _form.upper(), _sentence, _write, _printed, resolution=_form == "png")
+    )
+FORMATS.register(
     ExportFormat(
         "csv",
         "CSV",
         "The table that the figure is drawn from. Cells that a spreadsheet would run as formulas "
         "are escaped.",
         lambda drawn, name, paper: csv_bytes(drawn.data),
-    ),
+    )
+)
+FORMATS.register(
     ExportFormat(
         "tex",
         "LaTeX",
         "The numbers of the figure as a table for a paper; it needs the packages booktabs and "
         "longtable.",
         _table,
-    ),
-):
-    FORMATS.register(_format)
+    )
+)
