@@ -67,7 +67,7 @@ def _offer_figures(view: View) -> None:
                 key=f"report add {figure}",
                 type="tertiary",
                 on_click=add_to_report,
-                args=(figure, view, {}),
+                args=(figure, view.job_id, view.shown()),
             )
 
 

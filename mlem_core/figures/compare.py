@@ -17,7 +17,7 @@ from mlem_core.figures.captions import FOLDS, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.maps import heading, uncrowded
 from mlem_core.figures.naming import feature_labels, feature_name, layer_title
-from mlem_core.figures.profiles import Line, profile_lines
+from mlem_core.figures.profiles import profile_lines
 from mlem_core.figures.style import (
     LEGEND,
     LINE,
@@ -59,11 +59,10 @@ def importance_scatter(
     own = _rows_of_pair(importance, pair)
     tested = None if intervals is None else _rows_of_pair(intervals, pair)
     lines = profile_lines(own, own[["model", "layer"]], tested)
+    drawn = [name for name in features if name in {*own["feature"]}]
     sides: dict[str, list[Any]] = {
-        name: [_point(lines.get((model, "importance", name)), n) for model, n in pair]
-        for name in features
+        name: [lines[model, "importance", name].at(n) for model, n in pair] for name in drawn
     }
-    drawn = [name for name, both in sides.items() if all(both)]
     values = np.array([[side[:3] for side in sides[name]] for name in drawn], dtype=np.float64)
     values = values.reshape(-1, 2, 3)
     points, reach = values[:, :, 0].copy(), [*values[:, :, [0, 2]].ravel(), 0.0]
@@ -125,14 +124,6 @@ def _leader(names: Sequence[str], points: np.ndarray, at: np.ndarray, end: float
     tail = {"ax": x, "ay": y, "axref": "x", "ayref": "y", "align": "left", "xanchor": "left"}
     lines = textwrap.wrap(listed(names), 26)
     return note("<br>".join(lines), *at, **tail) | line
-
-
-def _point(line: Line | None, layer: int) -> tuple[float, float, float, str] | None:
-    """Mean, ends of the interval and hover text of a line at a layer; None where it has none."""
-    if line is None or layer not in line.x:
-        return None
-    at = int(np.flatnonzero(line.x == layer)[0])
-    return line.mean[at], line.lower[at], line.upper[at], line.more[at]
 
 
 @figure("compare", "Importances of two layers", offered=True)

@@ -225,6 +225,12 @@ class FigureContext(SelectionContext):
         return dict(flags.reasons(self.marks, measure))
 
     @cached_property
+    def layer_flags(self) -> dict[Layer, str]:
+        """Why layers are to be read with care in their importances or scores."""
+        reasons = {measure: self.reasons(measure) for measure in ("profiles", "scores")}
+        return flags.layer_reasons(reasons, self.selection.layers)
+
+    @cached_property
     def _compared(self) -> LayerSimilarity | None:
         """All layers by the similarity that is chosen; None where it is RSA, or not there."""
         name = self.drawing.options.get("similarity", RSA)

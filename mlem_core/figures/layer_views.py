@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mlem_core.analysis.flags import layer_reasons
 from mlem_core.base.text import fraction, percent
 from mlem_core.base.typing import FloatArray, Layer, parse_layer
 from mlem_core.figures.context import FigureContext
@@ -55,12 +54,10 @@ def importance_content(context: FigureContext) -> dict[str, Any]:
                     "upper": rounded_lists(upper),
                 }
             )
-    reasons = {measure: context.reasons(measure) for measure in ("profiles", "scores")}
-    flags = layer_reasons(reasons, layers)
     return {
         "features": features,
         "bands": _bands(context),
-        "flags": [flags.get(layer) for layer in layers],
+        "flags": [context.layer_flags.get(layer) for layer in layers],
         "spread": f"95 % CI over {context.over}" if context.over else "± 1 sd over folds",
         "rho": rounded_lists(_of_layers(lines, "rho", "", layers)[0]),
         "ceiling": rounded_lists(_of_layers(lines, "ceiling", "", layers)[0]),
@@ -84,9 +81,9 @@ def _of_layers(
     values = np.full((3, len(layers)), np.nan)
     for place, (model, number) in enumerate(layers):
         line = lines.get((model, quantity, feature))
-        if line is not None and number in line.x:
-            at = int(np.flatnonzero(line.x == number)[0])
-            values[:, place] = line.mean[at], line.lower[at], line.upper[at]
+        point = None if line is None else line.at(number)
+        if point is not None:
+            values[:, place] = point[:3]
     return values
 
 

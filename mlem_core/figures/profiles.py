@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from mlem_core.analysis.flags import layer_reasons
 from mlem_core.analysis.results import Results
 from mlem_core.base.text import fraction
 from mlem_core.base.typing import FloatArray, IntArray, Layer
@@ -30,6 +29,7 @@ from mlem_core.figures.naming import (
 from mlem_core.figures.style import (
     GREY,
     LEGEND,
+    PALETTE,
     SIGNIFICANT,
     SYMBOLS,
     Trace,
@@ -38,7 +38,6 @@ from mlem_core.figures.style import (
     curve,
     error_bar,
     faded,
-    feature_colors,
     flag_trace,
     interval,
     line_dash,
@@ -89,7 +88,7 @@ def profiles(
     """
     models, titles, rows = family_rows(list(dict.fromkeys(importance["model"])), across)
     layout, places = panel_layout(titles, height=360, rows=rows)
-    labels, colors = feature_labels(features, LEGEND), feature_colors(features)
+    labels = feature_labels(features, LEGEND)
     lines = profile_lines(importance, scores, intervals)
     highest = 1.05 * float(np.nanmax([line.mean.max() for line in lines.values()], initial=0.0))
     unit = value.rpartition("(")[2].rstrip(")")
@@ -100,8 +99,7 @@ def profiles(
         drawn: list[Trace] = []
         for place, name in enumerate(features):
             if (line := lines.get((model, "importance", name))) is not None:
-                of = feature_name(name), labels[place], called, unit
-                drawn += line_traces(line, *of, group=name, color=colors[name], place=place)
+                drawn += _feature_traces(line, name, labels[place], called, unit, place)
         for ends in bands:
             drawn += grey_band(ends.table[ends.table["model"] == model], ends.name)
         for key in ("rho", "ceiling"):
@@ -112,30 +110,16 @@ def profiles(
             hover = [f"<b>{called[n]}</b><br>flagged: {wrapped(why)}" for n, why in flagged.items()]
             drawn.append(flag_trace(list(flagged), [highest] * len(flagged), hover))
         traces += place_in_panel(ref, drawn)
+        layout[f"xaxis{ref}"] |= named_layers(whole_layers(numbers), model, numbers)
+        layout[f"xaxis{ref}"]["title"]["text"] = axis_title(model)
+        # All panels share one scale, whose numbers stand at the first of a row.
+        axis = {"rangemode": "tozero", "zeroline": True, "showticklabels": first}
+        layout[f"yaxis{ref}"] |= {"matches": "y", **axis}
         # Of many panels each is too low for the whole title.
         title = value if len(models) <= 4 * across else unit
-        layer_axes(layout, ref, (model, numbers), title if first else None)
+        layout[f"yaxis{ref}"]["title"]["text"] = title if first else None
     # Checking each property would take half of the time; the tests check them.
     return go.Figure(once_in_legend(traces), layout, _validate=False)
-
-
-def layer_axes(
-    layout: dict[str, Any], ref: str, of: tuple[str, pd.Series], value: str | None
-) -> None:
-    """Set the axes of a panel of lines over the layers of a model; all panels share one scale.
-
-    Parameters
-    ----------
-    ref : what Plotly writes behind x and y for the panel
-    of : the model, and the layers that are in the panel
-    value : what the lines are; None in an inner panel, whose numbers would only repeat the scale
-    """
-    model, layers = of
-    layout[f"xaxis{ref}"] |= named_layers(whole_layers(layers), model, layers)
-    layout[f"xaxis{ref}"]["title"]["text"] = axis_title(model)
-    axis = {"rangemode": "tozero", "zeroline": True, "showticklabels": value is not None}
-    layout[f"yaxis{ref}"] |= {"matches": "y", **axis}
-    layout[f"yaxis{ref}"]["title"]["text"] = value
 
 
 class Line(NamedTuple):
@@ -148,6 +132,21 @@ class Line(NamedTuple):
     upper: FloatArray
     p: FloatArray | None
     more: list[str]
+
+    def at(self, layer: int) -> tuple[float, float, float, str] | None:
+        """Mean, ends of the interval and hover text at a layer; None where the line has none."""
+        places = np.flatnonzero(self.x == layer)
+        if not len(places):
+            return None
+        at = int(places[0])
+        return self.mean[at], self.lower[at], self.upper[at], self.more[at]
+
+    def hover(self, title: str, called: Mapping[Any, str], unit: str) -> list[str]:
+        """Texts of hovering over its layers, which are `called` so."""
+        return [
+            f"{title}{called[layer]}<br>{unit} = {mean}{more}"
+            for layer, mean, more in zip(self.x, as_numbers(self.mean), self.more, strict=True)
+        ]
 
 
 # By model, quantity and feature ("" where the quantity is of no feature).
@@ -232,10 +231,6 @@ def grey_band(table: pd.DataFrame, name: str, x: str = "layer") -> list[Trace]:
 def _score_traces(line: Line, key: str, called: Mapping[int, str]) -> list[Trace]:
     """The held-out ρ with its interval, or the ceiling, in grey."""
     label, dash = _SCORES[key]
-    hover = [
-        f"{called[layer]}<br>{label} = {value}{more}"
-        for layer, value, more in zip(line.x, as_numbers(line.mean), line.more, strict=True)
-    ]
     look = {
         "line": {"color": GREY, "width": 1.5, "dash": dash},
         "marker": {"symbol": "line-ew-open", "size": 14},
@@ -244,31 +239,16 @@ def _score_traces(line: Line, key: str, called: Mapping[int, str]) -> list[Trace
         "legendgroup": label,
     }
     mode = "lines" if len(line.x) > 1 else "lines+markers"
-    traces = [scatter(line.x, line.mean, hover, mode, **look)]
+    traces = [scatter(line.x, line.mean, line.hover("", called, label), mode, **look)]
     if key == "rho" and line.p is not None and len(line.x) > 1:
         traces.insert(0, band(line.x, (line.lower, line.upper), GREY, label, 0.12))
     return traces
 
 
-def line_traces(
-    line: Line,
-    name: str,
-    label: str,
-    called: Mapping[Any, str],
-    unit: str,
-    *,
-    group: str,
-    color: str,
-    place: int,
+def _feature_traces(
+    line: Line, feature: str, label: str, called: Mapping[int, str], unit: str, place: int
 ) -> list[Trace]:
-    """The line of a feature with its band.
-
-    Parameters
-    ----------
-    name, label, group : what it is of on hovering and in the legend, and its group there
-    called : what its layers are
-    place : among all lines, which decides mark and dash
-    """
+    """The line of a feature with its band; its place among all decides colour, mark and dash."""
     symbol: Any = SYMBOLS[place % len(SYMBOLS)]
     marker: dict[str, Any] = {"symbol": symbol, "size": 6, "maxdisplayed": MARKS}
     if len(line.x) == 1:
@@ -277,12 +257,10 @@ def line_traces(
         # In a long line some marks distinguish it; where they say something, all are drawn.
         open_or_not = [f"{symbol}-open" if p > SIGNIFICANT else symbol for p in line.p]
         marker |= {"symbol": open_or_not, "maxdisplayed": 0}
-    hover = [
-        f"<b>{name}</b><br>{called[layer]}<br>{unit} = {mean}{more}"
-        for layer, mean, more in zip(line.x, as_numbers(line.mean), line.more, strict=True)
-    ]
-    more = {"name": label, "legendgroup": group, "marker": marker, "dash": line_dash(place)}
-    return line_with_band(line.x, line.mean, (line.lower, line.upper), hover, color, **more)
+    hover = line.hover(f"<b>{feature_name(feature)}</b><br>", called, unit)
+    look = {"name": label, "legendgroup": feature, "marker": marker, "dash": line_dash(place)}
+    color, ends = PALETTE[place % len(PALETTE)], (line.lower, line.upper)
+    return line_with_band(line.x, line.mean, ends, hover, color, **look)
 
 
 @figure(
@@ -296,11 +274,6 @@ def line_traces(
 def draw_profiles(context: FigureContext) -> RenderedFigure:
     """Figure 3 of Salle et al. (2024)."""
     results, tested, terms = context.results, context.score_tests, context.terms
-    reasons = {measure: context.reasons(measure) for measure in ("profiles", "scores")}
-    flags = layer_reasons(reasons, context.selection.layers)
-    table = profile_table(results)
-    if context.intervals is not None:
-        table = profile_intervals(context.intervals, results)
     data = None if tested is None else tested.table
     return RenderedFigure(
         profiles(
@@ -309,12 +282,12 @@ def draw_profiles(context: FigureContext) -> RenderedFigure:
             terms,
             context.across,
             intervals=data,
-            flags=flags,
+            flags=context.layer_flags,
             bands=context.bands,
         ),
-        profiles_caption(context, flagged=bool(flags)),
+        profiles_caption(context, flagged=bool(context.layer_flags)),
         results.importance if data is None else data,
-        table,
+        profile_table(results, context.intervals),
         title=f"Importance of each feature over {context.along}",
     )
 
@@ -338,30 +311,27 @@ def profiles_caption(context: FigureContext, *, flagged: bool) -> str:
     )
 
 
-def profile_table(results: Results) -> pd.DataFrame:
-    """A row a layer: held-out ρ and the importance of each feature, as "mean (sd)" over folds."""
+def profile_table(results: Results, intervals: LayerIntervals | None) -> pd.DataFrame:
+    """A row a layer: held-out ρ and the importance of each feature, as text.
 
-    def mean_sd(values: pd.Series[float]) -> str:
-        return f"{fraction(values.mean(), 3)} ({fraction(values.std(), 3)})"
-
-    by = ["model", "layer"]
-    scores = results.scores.groupby(by, sort=False)["rho"].agg(mean_sd).rename("ρ")
-    features = list(dict.fromkeys(results.importance["feature"]))
-    cells = results.importance.groupby([*by, "feature"], sort=False)["importance"].agg(mean_sd)
-    table = pd.concat([scores, cells.unstack()[features]], axis=1)
-    return table.reset_index()
-
-
-def profile_intervals(intervals: LayerIntervals, results: Results) -> pd.DataFrame:
-    """A row a layer: held-out ρ and importances with their 95 % intervals, as text."""
-    table = score_table(intervals, results.layers).table
-    table = table[table["quantity"] != "ceiling"]
-    cells = [
-        f"{fraction(value, 3)} [{fraction(low, 3)}, {fraction(high, 3)}]"
-        for value, low, high in zip(table["value"], table["lower"], table["upper"], strict=True)
-    ]
-    table = table.assign(cell=cells, feature=table["feature"].replace("", "ρ"))
+    Each with its 95 % interval, or where there is none with its standard deviation over folds.
+    """
+    if intervals is None:
+        scores = results.scores.assign(feature="ρ", importance=results.scores["rho"])
+        values = pd.concat((scores, results.importance))
+        by_layer = values.groupby(["model", "layer", "feature"])["importance"]
+        table = by_layer.agg(["mean", "std"]).reset_index()
+        pairs = zip(table["mean"], table["std"], strict=True)
+        cells = [f"{fraction(mean, 3)} ({fraction(sd, 3)})" for mean, sd in pairs]
+    else:
+        table = score_table(intervals, results.layers).table
+        table = table[table["quantity"] != "ceiling"].replace({"feature": {"": "ρ"}})
+        cells = [
+            f"{fraction(value, 3)} [{fraction(low, 3)}, {fraction(high, 3)}]"
+            for value, low, high in table[["value", "lower", "upper"]].to_numpy()
+        ]
     names = ["ρ", *dict.fromkeys(results.importance["feature"])]
+    table = table.assign(cell=cells)
     wide = table.pivot(index=["model", "layer"], columns="feature", values="cell")[names]
     return wide.loc[list(results.layers)].reset_index().rename_axis(columns=None)
 

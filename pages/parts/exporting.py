@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import streamlit as st
 from mlem_core import extending
 from mlem_core.base.errors import InputError
 from mlem_core.figures import export
-from mlem_core.figures.context import RenderedFigure
+from mlem_core.figures.context import FigureContext, RenderedFigure
 from mlem_core.figures.export import dark_copy
 from mlem_core.figures.plots import FIGURES, draw
 from mlem_core.figures.print_layout import DPI, FONTS, WIDTHS_MM, Paper, narrow_copy, print_copy
@@ -42,20 +42,16 @@ def pick(
     name : of the figure beside which the choice stands
     setting : what is chosen
     """
-    value = _settings().get(setting)
-    more |= _bound(setting, name, value if value in options else options[first])
+    more |= _bound(setting, name, options[first], options)
     return st.segmented_control(label, options, required=True, help=help, **more)
 
 
-def _settings() -> dict[str, Any]:
-    settings: dict[str, Any] = st.session_state.setdefault("export", {})
-    return settings
-
-
-def _bound(setting: str, name: str, value: object) -> dict[str, Any]:
+def _bound(setting: str, name: str, default: Any, options: Collection[Any]) -> dict[str, Any]:
     """Key and callback of a choice that stands beside each figure."""
-    change = partial(_settings().__setitem__, setting)
-    return choices.bound(f"export {setting} {name}", value, change)
+    settings: dict[str, Any] = st.session_state.setdefault("export", {})
+    value = settings.get(setting)
+    value = value if value in options else default
+    return choices.bound(f"export {setting} {name}", value, partial(settings.__setitem__, setting))
 
 
 def paper(name: str, *, resolution: bool = False) -> Paper:
@@ -72,15 +68,10 @@ def paper(name: str, *, resolution: bool = False) -> Paper:
     wide = WIDTHS_MM.get(width)
     if wide is None:
         about = "As the journal asks for it, from 30 to 500."
-        chosen = _bound("mm", name, _settings().get("mm", 136))
+        chosen = _bound("mm", name, 136, range(30, 501))
         wide = float(st.number_input("Width in mm", 30, 500, help=about, **chosen))
-    font = pick(
-        "Font",
-        list(FONTS),
-        name,
-        "font",
-        "The font of all text; a server without it takes one of the same widths.",
-    )
+    about = "The font of all text; a server without it takes one of the same widths."
+    font = pick("Font", list(FONTS), name, "font", about)
     points = pick(
         "Text size", [6, 7, 8, 9, 10], name, "points", "In points, as in a journal's guidelines.",
         first=1, format_func=lambda one: f"{one} pt",
@@ -104,42 +95,38 @@ class Panel:
     ----------
     drawn : the figure, with its title, its caption for print and its tables
     name : file name of the downloads, without ending
-    line : what the screen says below it; by default its caption
-    options : what a report needs beside the page's choices to draw it again, see
-        `mlem_core.figures.context.Drawing`
-    registered : its name in `mlem_core.figures.plots.FIGURES`, and the view that it is of; None
-        where it is none of these, and no report can draw it
-    again : draws it for little room or not, and on a screen or in print, where that differs
+    figure : its name in `mlem_core.figures.plots.FIGURES`; empty where it is none of these, and no
+        report can draw it
+    job_id, context : the analysis that it is of, and what of it is drawn
     """
 
     drawn: RenderedFigure
     name: str
-    line: str = ""
-    options: Mapping[str, str] = field(default_factory=dict)
-    registered: tuple[str, View] | None = None
-    again: Callable[[bool, bool], RenderedFigure] | None = None
+    figure: str = ""
+    job_id: str = ""
+    context: FigureContext | None = None
 
     @classmethod
-    def from_view(cls, view: View, figure: str, name: str = "", **options: str) -> Panel | None:
+    def from_view(cls, view: View, figure: str, **options: str) -> Panel | None:
         """A figure of the core's registry, of what a view shows; None where there is none.
 
         Parameters
         ----------
         figure : its name in `mlem_core.figures.plots.FIGURES`
-        name : of its files and its widgets, where that is not the figure's
-        options : as of a panel
+        options : of the figure, see `mlem_core.figures.context.FigureOptions`
         """
         context = view.shown(**options)
         drawn = draw(figure, context)
         if drawn is None:
             return None
+        return cls(drawn, figure.replace("_", "-"), figure, view.job_id, context)
 
-        def again(narrow: bool, screen: bool) -> RenderedFigure:
-            drawing = replace(context.drawing, narrow=narrow, screen=screen)
-            return draw(figure, replace(context, drawing=drawing)) or drawn
-
-        name = name or figure.replace("_", "-")
-        return cls(drawn, name, FIGURES[figure].below(context), options, (figure, view), again)
+    def drawn_again(self, *, narrow: bool, screen: bool) -> RenderedFigure:
+        """The figure for little room or not, and on a screen or in print."""
+        if self.context is None:
+            return self.drawn
+        drawing = replace(self.context.drawing, narrow=narrow, screen=screen)
+        return draw(self.figure, replace(self.context, drawing=drawing)) or self.drawn
 
     def show(self) -> None:
         """Draw it, with its caption and its export."""
@@ -163,8 +150,7 @@ class Panel:
     def _chart(self, **selecting: Any) -> None:
         figure = self.drawn.figure
         if frame.narrow():
-            drawn = self.drawn if self.again is None else self.again(True, True)
-            figure = narrow_copy(drawn.figure)
+            figure = narrow_copy(self.drawn_again(narrow=True, screen=True).figure)
         if st.context.theme.type == "dark":
             figure = dark_copy(figure)
         st.plotly_chart(
@@ -178,9 +164,9 @@ class Panel:
         _footer(self)
 
 
-def show_figure(view: View, figure: str, name: str = "", **options: Any) -> None:
+def show_figure(view: View, figure: str, **options: str) -> None:
     """Draw a figure of the registry, where there is something to draw; see `Panel.from_view`."""
-    panel = Panel.from_view(view, figure, name, **options)
+    panel = Panel.from_view(view, figure, **options)
     if panel is not None:
         panel.show()
 
@@ -247,7 +233,8 @@ def _footer(panel: Panel) -> None:
     """The line below a figure, and what is folded beside it."""
     row = st.container(horizontal=True, vertical_alignment="center")
     caption = panel.drawn.caption
-    row.caption(panel.line or caption, width="stretch")
+    line = "" if panel.context is None else FIGURES[panel.figure].below(panel.context)
+    row.caption(line or caption, width="stretch")
     ways = row.container(horizontal=True, width="content")
     with ways.popover(
         "How computed",
@@ -268,13 +255,7 @@ def _footer(panel: Panel) -> None:
 
 
 def export_dialog(view: View, figure: str, **options: str) -> None:
-    """Opens the dialog that downloads a figure of the registry.
-
-    Parameters
-    ----------
-    figure : its name in `mlem_core.figures.plots.FIGURES`
-    options : of the figure, see `mlem_core.figures.context.FigureOptions`
-    """
+    """Opens the dialog that downloads a figure of the registry; see `Panel.from_view`."""
     panel = Panel.from_view(view, figure, **options)
     if panel is None:
         choices.inform("There is nothing to draw: choose two layers, or compute what it shows.")
@@ -300,8 +281,8 @@ def _export(panel: Panel) -> None:
         )
     size = paper(panel.name, resolution=form.resolution) if form.printed else None
     drawn = panel.drawn
-    if size is not None and panel.again is not None:
-        drawn = panel.again(size.narrow, False)
+    if size is not None:
+        drawn = panel.drawn_again(narrow=size.narrow, screen=False)
     if size is not None and (missing := export.missing_glyphs(export.drawn_texts(drawn.figure))):
         st.warning(plain(missing), icon=":material/font_download_off:")
     with st.container(horizontal=True):
@@ -315,13 +296,13 @@ def _export(panel: Panel) -> None:
             on_click="ignore",
             help="A picture takes a few seconds." if form.printed else "Made at once.",
         )
-        if panel.registered and not view_only():
+        if panel.context is not None and not view_only():
             st.button(
                 "Add to report",
                 icon=":material/note_add:",
                 key=f"add {panel.name}",
                 on_click=add_to_report,
-                args=(*panel.registered, panel.options),
+                args=(panel.figure, panel.job_id, panel.context),
                 help="Puts the figure as it is now into the page Report, where all chosen figures "
                 "get one size and are saved together.",
             )
@@ -353,17 +334,11 @@ def show_printed(drawn: RenderedFigure, size: Paper, place: str) -> None:
         )
 
 
-def add_to_report(figure: str, view: View, options: Mapping[str, str]) -> None:
-    """Put a figure of what is shown at the end of its report.
-
-    Parameters
-    ----------
-    figure : in the core's registry
-    options : what the page knows beside its choices
-    """
-    state = view.selection, view.chosen_pair, view.options(**options)
-    figure_choice = Chosen(figure, view.job_id, *state)
-    change_report(view.job_id, lambda there: [*there, figure_choice])
+def add_to_report(figure: str, job_id: str, context: FigureContext) -> None:
+    """Put a figure of the registry, of what is shown, at the end of the report of an analysis."""
+    drawing = context.drawing
+    chosen = Chosen(figure, job_id, context.selection, drawing.pair, drawing.options)
+    change_report(job_id, lambda there: [*there, chosen])
     st.toast("Added to the report.", icon=":material/check:")
 
 

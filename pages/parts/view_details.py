@@ -139,7 +139,7 @@ def _correlated(view: View) -> None:
     warning = importance.correlation_warning(pairs, weights, stored.names())
     st.caption(plain(warning or "What these features predict correlates by less than .3."))
     with st.spinner("Computing the importances …"):
-        panel = Panel.from_view(view, "importance_left_out", "importance-left-out")
+        panel = Panel.from_view(view, "importance_left_out")
     if panel is not None:
         panel.show()
 
