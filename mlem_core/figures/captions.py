@@ -56,8 +56,7 @@ def chance_sentence(chance: ContributionNull | None) -> str:
     """Whether contributions to all layers are beyond chance, in a sentence."""
     if chance is None:
         return UNCORRECTED
-    how = chance_note(chance.n_permutations)
-    return " ".join((f"{how[0].upper()}{how[1:]}.", *chance.notes))
+    return " ".join((f"{sentence_case(chance_note(chance.n_permutations))}.", *chance.notes))
 
 
 FLAGGED = "flagged (audit, position, unit)"

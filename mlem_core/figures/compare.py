@@ -22,12 +22,12 @@ from mlem_core.figures.style import (
     LEGEND,
     LINE,
     PALETTE,
+    SYMBOLS,
     Trace,
     as_number,
     error_bar,
     faded,
     feature_colors,
-    marker_symbol,
     note,
     quiet,
     round_ticks,
@@ -95,7 +95,8 @@ def importance_scatter(
         look = {
             "color": color,
             "size": 11 if far[i] else 8,
-            "symbol": marker_symbol(place, place // len(PALETTE) % 2),
+            # Where colours come again, marks are open.
+            "symbol": SYMBOLS[place % len(SYMBOLS)] + "-open" * (place // len(PALETTE) % 2),
         }
         named = {"name": called[name], "text": [labels[i]], "textposition": places[i]}
         x, y = points[i][:, None]

@@ -199,14 +199,12 @@ def _size_svg(svg: bytes, paper: Paper, title: str) -> bytes:
     head = re.match(rb"<svg[^>]*>", svg)
     if head is None:
         return svg
-    root = head.group()
-    for side in (b"width", b"height"):
-        attribute = re.search(rb"\b" + side + rb'="([\d.]+)(?:px)?"', root)
-        if attribute:
-            length = paper.width_mm
-            if side == b"height":
-                length = float(attribute[1]) / PX_PER_MM
-            root = root.replace(attribute[0], side + f'="{length:.2f}mm"'.encode(), 1)
+
+    def in_mm(side: re.Match[bytes]) -> bytes:
+        length = paper.width_mm if side[1] == b"width" else float(side[2]) / PX_PER_MM
+        return side[1] + f'="{length:.2f}mm"'.encode()
+
+    root = re.sub(rb'\b(width|height)="([\d.]+)(?:px)?"', in_mm, head.group())
     called = f"<title>{html.escape(title, quote=False)}</title>" if title else ""
     return root + called.encode() + svg[head.end() :]
 
@@ -273,19 +271,15 @@ def missing_glyphs(texts: Iterable[str]) -> str:
 
 def drawn_texts(figure: go.Figure) -> Iterator[str]:
     """The texts of a figure that a picture shows."""
-
-    def within(part: Any) -> Iterator[str]:
+    parts = [json.loads(figure.to_json())]
+    while parts:
+        part = parts.pop()
         if isinstance(part, str):
             yield part
         elif isinstance(part, dict):
-            for name, value in part.items():
-                if name not in _NOT_DRAWN:
-                    yield from within(value)
+            parts += [value for name, value in part.items() if name not in _NOT_DRAWN]
         elif isinstance(part, list):
-            for value in part:
-                yield from within(value)
-
-    return within(json.loads(figure.to_json()))
+            parts += part
 
 
 @cache

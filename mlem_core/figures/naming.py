@@ -1,7 +1,7 @@
 """Names of features, models and layers as a figure writes them.
 
-A figure function gets identifiers, and colours, orders and clicks (`customdata`) go by them; what
-it writes is what `Names` calls them. Without more that is "part of speech" for `part_of_speech`.
+A figure function gets identifiers, and colours and orders go by them; what it writes is what
+`Names` calls them. Without more that is "part of speech" for `part_of_speech`.
 With names of one's own:
 
     with naming(Names(features={"pos": "part of speech"}, models={"gpt2": "GPT-2"})):

@@ -27,20 +27,20 @@ from mlem_core.figures.naming import (
     named_layers,
 )
 from mlem_core.figures.style import (
+    DASHES,
     GREY,
     LEGEND,
     PALETTE,
     SIGNIFICANT,
     SYMBOLS,
+    WARNING,
     Trace,
     as_numbers,
     as_p,
     curve,
     error_bar,
     faded,
-    flag_trace,
     interval,
-    line_dash,
     once_in_legend,
     panel_layout,
     place_in_panel,
@@ -108,7 +108,10 @@ def profiles(
         flagged = {layer: why for (name, layer), why in flags.items() if name == model}
         if flagged:
             hover = [f"<b>{called[n]}</b><br>flagged: {wrapped(why)}" for n, why in flagged.items()]
-            drawn.append(flag_trace(list(flagged), [highest] * len(flagged), hover))
+            look = {"symbol": "triangle-up-open", "size": 8, "color": WARNING}
+            named = {"name": "flagged", "legendgroup": "flagged", "cliponaxis": False}
+            heights = [highest] * len(flagged)
+            drawn.append(scatter(list(flagged), heights, hover, marker=look, **named))
         traces += place_in_panel(ref, drawn)
         layout[f"xaxis{ref}"] |= named_layers(whole_layers(numbers), model, numbers)
         layout[f"xaxis{ref}"]["title"]["text"] = axis_title(model)
@@ -257,10 +260,13 @@ def _feature_traces(
         # In a long line some marks distinguish it; where they say something, all are drawn.
         open_or_not = [f"{symbol}-open" if p > SIGNIFICANT else symbol for p in line.p]
         marker |= {"symbol": open_or_not, "maxdisplayed": 0}
+    # Where colours come again, dashes are others.
+    again, color = divmod(place, len(PALETTE))
+    dash = DASHES[again % len(DASHES)]
     hover = line.hover(f"<b>{feature_name(feature)}</b><br>", called, unit)
-    look = {"name": label, "legendgroup": feature, "marker": marker, "dash": line_dash(place)}
-    color, ends = PALETTE[place % len(PALETTE)], (line.lower, line.upper)
-    return line_with_band(line.x, line.mean, ends, hover, color, **look)
+    look = {"name": label, "legendgroup": feature, "marker": marker, "dash": dash}
+    ends = line.lower, line.upper
+    return line_with_band(line.x, line.mean, ends, hover, PALETTE[color], **look)
 
 
 @figure(

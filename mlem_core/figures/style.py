@@ -65,7 +65,6 @@ TITLE = 22  # letters of a name over a panel
 SIGNIFICANT = 0.05
 # Between a matrix and the names at its sides.
 CLEAR: dict[str, Any] = {"ticks": "outside", "ticklen": 4, "tickcolor": "rgba(0,0,0,0)"}
-AUDIT = "flagged"  # begins the names of what marks layers and pairs of layers
 Trace = dict[str, Any]  # as Plotly takes it
 Point = tuple[float, float]
 
@@ -334,23 +333,6 @@ def similarity_axis(
     return color_axis(0, 1, ticks, colors, **bar, tickfont=font)
 
 
-def flag_trace(x: Sequence[float], y: Sequence[float], hover: Sequence[str]) -> dict[str, Any]:
-    """Triangles at what is to be read with care; their hover text says why."""
-    marker = {"symbol": "triangle-up-open", "size": 8, "color": WARNING}
-    named = {"name": AUDIT, "legendgroup": AUDIT}
-    return scatter(list(x), list(y), list(hover), marker=marker, cliponaxis=False, **named)
-
-
-def line_dash(place: int) -> str:
-    """The dash of the line of what stands at a place: another one where colours come again."""
-    return DASHES[place // len(PALETTE) % len(DASHES)]
-
-
-def marker_symbol(place: int, again: int) -> str:
-    """The mark of what stands at a place; open where colours come `again`."""
-    return SYMBOLS[place % len(SYMBOLS)] + ("-open" if again else "")
-
-
 def whole_layers(layers: pd.Series) -> dict[str, Any]:
     """Whole numbers on an axis of layers: the first, the last, and few enough between them."""
     low, high = int(layers.min()), int(layers.max())
@@ -369,23 +351,6 @@ def model_blocks(layers: Sequence[tuple[str, int]]) -> list[tuple[int, int, str]
     starts = [i for i, (m, _) in enumerate(layers) if i == 0 or layers[i - 1][0] != m]
     stops = [*starts[1:], len(layers)]
     return [(a, b, layers[a][0]) for a, b in zip(starts, stops, strict=True)]
-
-
-def block_edges(blocks: Sequence[tuple[int, int, str]], ref: str) -> list[dict[str, Any]]:
-    """The lines between models in a matrix of layers, upright and lying in turn.
-
-    A figure gets all its shapes at once: Plotly checks all of them anew whenever one is added.
-
-    Parameters
-    ----------
-    blocks : of `model_blocks`
-    ref : what Plotly writes behind x and y for the panel
-    """
-    edges = []
-    for at in (start - 0.5 for start, *_ in blocks[1:]):
-        edges.append(shape("line", (at, 0), (at, 1), (LINE, 1), ref, "y"))
-        edges.append(shape("line", (0, at), (1, at), (LINE, 1), ref, "x"))
-    return edges
 
 
 def wrapped(text: str) -> str:

@@ -17,15 +17,16 @@ from mlem_core.figures.matrix import block_runs, run_means
 from mlem_core.figures.naming import feature_labels, feature_name, layer_titles, model_families
 from mlem_core.figures.style import (
     CLEAR,
+    LINE,
     TITLE,
     Trace,
     as_numbers,
-    block_edges,
     color_axis,
     horizontal_colorbar,
     model_blocks,
     panel_layout,
     place_in_panel,
+    shape,
     short,
     short_names,
     square_axes,
@@ -66,26 +67,20 @@ def term_matrices(
     height = 170 if narrow else 250
     layout, places = panel_layout(titles, height=height, across=across, below=40)
     layers = [parse_layer(name) for name in next(iter(terms.values())).index]
-    blocks = model_blocks(layers)
     off = ~np.eye(len(layers), dtype=bool)
     # Means over runs of layers where all layers of all terms would be too much for a page.
-    parts = block_runs([block[:2] for block in blocks], int(_CELLS / np.sqrt(len(terms))))
+    blocks = [block[:2] for block in model_blocks(layers)]
+    parts = block_runs(blocks, int(_CELLS / np.sqrt(len(terms))))
     names = layer_titles(layers, TITLE)
     called = [names[run[0]] + f" to {names[run[-1]]}" * (len(run) > 1) for run in map(list, parts)]
-    starts = np.cumsum([0, *(len(run) for run in parts)])
-    blocks = [
-        (int(np.searchsorted(starts, start)), int(np.searchsorted(starts, stop)), model)
-        for start, stop, model in blocks
-    ]
     # The name of a family stands once, at the middle of its models.
-    families = model_families([model for *_, model in blocks])
+    firsts = [layers[run[0]] for run in parts]
+    families = model_families(list(dict.fromkeys(model for model, _ in firsts)))
     family = {model: name for name, models in families.items() for model in models}
     middles: dict[str, list[float]] = {}
-    for start, stop, model in blocks:
+    for start, stop, model in model_blocks(firsts):
         middles.setdefault(family[model], []).append((start + stop - 1) / 2)
-    of_block = [family[model] for *_, model in blocks]
-    first = [at for at, name in enumerate(of_block) if at == 0 or name != of_block[at - 1]]
-    family_blocks = [blocks[at] for at in first]
+    family_blocks = model_blocks([(family[model], layer) for model, layer in firsts])
     # Many names do not fit a narrow panel.
     crowded = len(families) > _CROWDED
     shared = {
@@ -109,7 +104,9 @@ def term_matrices(
         named |= {"x": called, "y": called, "hovertemplate": HOVER}
         trace = {"type": "heatmap", "z": values.astype(np.float32), "hoverongaps": False}
         traces += place_in_panel(ref, [trace | named])
-        edges += block_edges(family_blocks, ref)
+        for at in (start - 0.5 for start, *_ in family_blocks[1:]):
+            edges.append(shape("line", (at, 0), (at, 1), (LINE, 1), ref, "y"))
+            edges.append(shape("line", (0, at), (1, at), (LINE, 1), ref, "x"))
         ends = [-0.5, len(parts) - 0.5]
         angle = 0 if len(families) < 3 else -90 if crowded or narrow else -40
         below = left <= across

@@ -129,8 +129,8 @@ def _term_bars(terms: pd.DataFrame, ends: np.ndarray, features: Sequence[str]) -
         "line": {"width": pale.astype(int).to_numpy(), "color": GREY},
     }
     at = {"y": np.arange(len(terms)), "x": values, "base": [0.0, *ends[:-1].tolist()]}
-    named = {"customdata": terms["term"].to_numpy(dtype=object), "name": "terms"}
-    return {**_BAR, **at, **named, "marker": marker, "error_x": error, "hovertext": hover}
+    named = {"name": "terms", "hovertext": hover}
+    return {**_BAR, **at, **named, "marker": marker, "error_x": error}
 
 
 @figure(

@@ -98,8 +98,10 @@ def test_counts_are_the_counts_of_the_table():
 
 def test_a_waterfall_runs_from_0_to_the_similarity_with_its_intervals():
     terms = pd.DataFrame({"term": [*FEATURES, "unexplained"], "value": [0.1, 0.3, -0.05, 0.2]})
-    bars, total = waterfall(terms, FEATURES).data
-    assert list(bars.customdata) == ["tense", "pos", "number", "unexplained"]
+    figure = waterfall(terms, FEATURES)
+    bars, total = figure.data
+    names = ["tense", "pos", "number", "unexplained", "<b>RSA, ρ</b>"]
+    assert list(figure.layout.yaxis.ticktext) == names
     np.testing.assert_allclose(bars.x, [0.3, 0.1, -0.05, 0.2])
     # Each bar begins where the one before it ended.
     np.testing.assert_allclose(np.array(bars.base, dtype=float), [0.0, 0.3, 0.4, 0.35], atol=1e-12)

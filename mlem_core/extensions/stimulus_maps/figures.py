@@ -57,12 +57,11 @@ def stimulus_map(points: pd.DataFrame, color: str, kind: str, title: str) -> go.
     points : stimulus, x, y, label (for hovering) and the column `color`
     kind : "ordered", or another one, whose values have a colour each; missing values are grey
     """
-    values = points[color]
+    values, label = points[color], feature_labels([color], LEGEND)[0]
     if kind == "ordered":
         values = pd.to_numeric(values, errors="coerce")
         known = values.notna()
-        title_of_bar = bar_title(feature_labels([color], LEGEND)[0])
-        bar = {"title": title_of_bar, "thickness": 12, "outlinewidth": 0}
+        bar = {"title": bar_title(label), "thickness": 12, "outlinewidth": 0}
         marker = {"color": values[known], "size": 7, "opacity": 0.85, "colorscale": SEQUENTIAL}
         marker |= {"showscale": bool(known.any()), "colorbar": bar}
         groups = [(feature_name(color), known, marker)]
@@ -78,19 +77,14 @@ def stimulus_map(points: pd.DataFrame, color: str, kind: str, title: str) -> go.
             f"{plain(label, 80)}<br>{_named(feature_name(color), value)}"
             for label, value in zip(shown["label"], shown[color], strict=True)
         ]
-        rows = [[int(stimulus)] for stimulus in shown["stimulus"]]
-        trace = scatter(shown["x"], shown["y"], hover, customdata=rows, name=name, marker=marker)
+        trace = scatter(shown["x"], shown["y"], hover, name=name, marker=marker)
         if kind == "ordered" and name != "missing":
             trace["showlegend"] = False
         figure.add_trace(go.Scatter(trace))
     quiet(figure, height=460)
     frame_map(figure, points)
-    figure.update_layout(title=heading(plain(title, 60)), margin={"t": 44})
-    if kind != "ordered":
-        figure.update_layout(legend_title_text=feature_labels([color], LEGEND)[0])
-    else:
-        figure.update_layout(legend={"x": 0, "y": 0, "yanchor": "bottom"})
-    return figure
+    legend = {"x": 0, "y": 0, "yanchor": "bottom"} if kind == "ordered" else {"title_text": label}
+    return figure.update_layout(title=heading(plain(title, 60)), margin={"t": 44}, legend=legend)
 
 
 def _named(feature: str, value: Any) -> str:

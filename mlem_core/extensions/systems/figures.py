@@ -5,7 +5,7 @@ The kinds of figures are those of the third version of Salle et al. (arXiv:2406.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,7 @@ from mlem_core.measures.similarity import map_stress, mds_map
 
 _BAR, _BUTTONS = 64, 28  # px below a matrix for its colour bar, and above it
 ALONE = "·"  # the name of a system that is called as its group
+DrawSystems = Callable[[FigureContext, Systems], RenderedFigure | None]
 # Properties by which systems of a group are joined, from small to large; the first that is known.
 _SIZES = ("parameters", "layers")
 
@@ -67,22 +68,34 @@ def _describe_distance(of: Systems) -> str:
     }[of.measure]
 
 
+def system_figure(
+    name: str, title: str, line: str | Callable[[FigureContext], str]
+) -> Callable[[DrawSystems], DrawSystems]:
+    """A decorator that registers what draws a figure of systems; None where none are compared."""
+
+    def register(draw: DrawSystems) -> DrawSystems:
+        def draw_systems(context: FigureContext) -> RenderedFigure | None:
+            systems = compared_systems(context)
+            return None if systems is None else draw(context, systems)
+
+        figure(name, title, line, offered=True)(draw_systems)
+        return draw
+
+    return register
+
+
 def _count_systems(of: Systems) -> str:
     groups = len({*of.groups})
     return f"{many(len(of.names), 'system')}" + f" in {groups} groups" * (groups < len(of.names))
 
 
-@figure(
+@system_figure(
     "system_distances",
     "Distance of every two systems",
     "Small distance: similar systems. Click a cell to compare its two systems.",
-    offered=True,
 )
-def draw_system_distances(context: FigureContext) -> RenderedFigure | None:
+def draw_system_distances(context: FigureContext, of: Systems) -> RenderedFigure:
     """Matrix of distances, by group or by clustering."""
-    of = compared_systems(context)
-    if of is None:
-        return None
     order: Order = "clustering" if context.drawing.options.get("order") == "clustering" else "model"
     data = of.summary.distance_table
     expected = np.mean(of.distances.chance)
@@ -150,12 +163,9 @@ def _member_name(name: str, group: str) -> str:
     return rest or (ALONE if name == group else name)
 
 
-@figure("system_map", "Map of systems", "Similar systems lie close together.", offered=True)
-def draw_system_map(context: FigureContext) -> RenderedFigure | None:
+@system_figure("system_map", "Map of systems", "Similar systems lie close together.")
+def draw_system_map(context: FigureContext, of: Systems) -> RenderedFigure:
     """Metric MDS of the distances of systems."""
-    of = compared_systems(context)
-    if of is None:
-        return None
     points, around = system_points(of.distances)
     table = pd.DataFrame({"system": of.names, "group": of.groups, "x": points[:, 0]})
     table["y"] = points[:, 1]
@@ -251,17 +261,13 @@ def _ellipses(around: FloatArray, points: FloatArray) -> FloatArray:
     return np.concatenate(rings, axis=1)
 
 
-@figure(
+@system_figure(
     "system_paths",
     "Paths of profiles over depth",
     "Each line is a system, from its first layer (small) to its last (large).",
-    offered=True,
 )
-def draw_system_paths(context: FigureContext) -> RenderedFigure | None:
+def draw_system_paths(context: FigureContext, of: Systems) -> RenderedFigure:
     """Principal components of the importance profiles of all layers, a line a system."""
-    of = compared_systems(context)
-    if of is None:
-        return None
     values, columns = layer_scores(context.results, context.selection)
     centred = values[:, 1:] - values[:, 1:].mean(axis=0)
     _, sizes, axes = np.linalg.svd(centred, full_matrices=False)
@@ -302,17 +308,15 @@ def draw_system_paths(context: FigureContext) -> RenderedFigure | None:
     )
 
 
-@figure(
+@system_figure(
     "system_importance",
     "What sets systems apart",
     "Drop in held-out ρ when systems exchange a property. Bars: 95 % CI.",
-    offered=True,
 )
-def draw_system_importance(context: FigureContext) -> RenderedFigure | None:
+def draw_system_importance(context: FigureContext, of: Systems) -> RenderedFigure | None:
     """Importances of properties in the distances of systems; None without a second level."""
-    of = compared_systems(context)
-    second = None if of is None else of.summary.second_level
-    if of is None or second is None or second.importances.empty:
+    second = of.summary.second_level
+    if second is None or second.importances.empty:
         return None
     table = second.importances[second.importances["measure"] == of.measure]
     if table.empty:
@@ -336,19 +340,17 @@ def draw_system_importance(context: FigureContext) -> RenderedFigure | None:
     )
 
 
-@figure(
+@system_figure(
     "property_correlations",
     "Properties that go together",
     "Correlation of the distances by every two properties: what one explains may be due to the "
     "other.",
-    offered=True,
 )
-def draw_property_correlations(context: FigureContext) -> RenderedFigure | None:
+def draw_property_correlations(context: FigureContext, of: Systems) -> RenderedFigure | None:
     """Correlations of the distances by properties, similar ones together."""
-    of = compared_systems(context)
-    if of is None or of.summary.properties is None or len(of.summary.properties.values) < 3:
-        return None
     properties = of.summary.properties
+    if properties is None or len(properties.values) < 3:
+        return None
     names, table = list(properties.values), properties.correlations()
     r = np.eye(len(names))
     r[np.triu_indices(len(names), 1)] = table["r"]
@@ -366,17 +368,13 @@ def draw_property_correlations(context: FigureContext) -> RenderedFigure | None:
     )
 
 
-@figure(
+@system_figure(
     "system_profiles",
     "Profiles of two systems",
     lambda context: f"Importance of each feature over the layers of {_two(context)}.",
-    offered=True,
 )
-def draw_system_profiles(context: FigureContext) -> RenderedFigure | None:
+def draw_system_profiles(context: FigureContext, of: Systems) -> RenderedFigure:
     """The importance profiles of two systems side by side."""
-    of = compared_systems(context)
-    if of is None:
-        return None
     layers = [layer for layer in context.selection.layers if layer[0] in of.pair]
     importance = _rows_of_two(context.results.importance, of.pair)
     scores = _rows_of_two(context.results.scores[["model", "layer", "fold"]], of.pair)
@@ -410,17 +408,13 @@ def _two(context: FigureContext) -> str:
     return "two systems" if of is None else " and ".join(map(model_called, of.pair))
 
 
-@figure(
+@system_figure(
     "system_alignment",
     "Layers that match",
     "Layers that dynamic time warping puts together. Strong lines: similar profiles.",
-    offered=True,
 )
-def draw_system_alignment(context: FigureContext) -> RenderedFigure | None:
+def draw_system_alignment(context: FigureContext, of: Systems) -> RenderedFigure:
     """The alignment of two systems' profiles by dynamic time warping."""
-    of = compared_systems(context)
-    if of is None:
-        return None
     values, layers = layer_scores(context.results, context.selection)[0], context.selection.layers
     places = [of.members.places[of.names.index(name)] for name in of.pair]
     first, second = (values[at, 1:] for at in places)

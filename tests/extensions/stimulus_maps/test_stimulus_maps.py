@@ -87,9 +87,9 @@ def four(values):
 
 def places(traces):
     return {
-        int(row[0]): (x, y)
+        text.partition("<br>")[0]: (x, y)
         for trace in traces
-        for row, x, y in zip(trace.customdata, trace.x, trace.y, strict=True)
+        for text, x, y in zip(trace.hovertext, trace.x, trace.y, strict=True)
     }
 
 
@@ -98,7 +98,7 @@ def places(traces):
 )
 def test_every_stimulus_is_on_its_map_and_missing_ones_are_grey(kind, values):
     figure = stimulus_map(four(values), "f", kind, "a layer")
-    assert places(figure.data) == {4: (0, 3), 7: (1, 2), 9: (2, 1), 11: (3, 0)}
+    assert places(figure.data) == {"one": (0, 3), "two": (1, 2), "three": (2, 1), "four": (3, 0)}
     (missing,) = named(figure, "missing")
     assert missing.marker.color == GREY
     assert list(missing.hovertext) == ["three<br>f: missing"]
