@@ -41,7 +41,6 @@ from mlem_core.extensions.systems.property_tests import GROUP, permutation_tests
 from mlem_core.inference.intervals import SIGNIFICANT
 from mlem_core.inference.resample import standard_error
 from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.designs import pair_places
 from mlem_core.pairs.distances import PRECOMPUTED
 from mlem_core.pairs.ranks import score_patterns
 from mlem_core.pairs.statistics import ComparedPairs, pair_statistics
@@ -194,8 +193,7 @@ class Divisions:
 
     Attributes
     ----------
-    squares : (n_pairs, n_properties) squared distances by each property
-    places : (n_systems, n_systems) the number of each pair of different systems
+    squares : (n_systems, n_systems, n_properties) squared distances by each property
     parts : the properties of each part, by number
     units : (n_systems,) what is in one fold together, and drawn together
     folds : (n_divisions, n_systems) the fold of each system
@@ -205,7 +203,6 @@ class Divisions:
     """
 
     squares: FloatArray
-    places: IntArray
     parts: tuple[tuple[int, ...], ...]
     units: IntArray
     folds: IntArray
@@ -221,18 +218,15 @@ class Divisions:
 
         `targets` are squared distances (n_systems, n_systems).
         """
-        n, names = len(targets), list(properties.values)
-        first, second = np.triu_indices(n, 1)
+        names = list(properties.values)
         folds, alphas, scores = draw_divisions(units, seed), [], list[tuple[float, float]]()
         for of_systems in folds:
             fits = fold_fits(targets, properties, of_systems)
             alphas.append(fits.alpha[0])
             scores += [*zip(fits.rho[0].tolist(), fits.ceiling[0].tolist(), strict=True)]
         parts = tuple(tuple(map(names.index, members)) for members in properties.parts.values())
-        squares = properties.distances()[:, first, second].T ** 2
-        systems = np.arange(n)
-        places = pair_places(systems[:, None], systems, n)
-        return cls(squares, places, parts, units, folds, np.stack(alphas), scores, seed)
+        squares = np.moveaxis(properties.distances(), 0, -1) ** 2
+        return cls(squares, parts, units, folds, np.stack(alphas), scores, seed)
 
     def importances(self, targets: FloatArray, present: Mask | None = None) -> FloatArray:
         """(n_sets, n_parts) importances with each set of targets, means over folds; NaN of none.
@@ -240,19 +234,20 @@ class Divisions:
         Targets are squared distances (n_sets, n_systems, n_systems); `present`
         (n_systems, n_systems) has the pairs that are there, None: all.
         """
-        first, second = np.triu_indices(len(self.places), 1)
-        y = targets[:, first, second]
-        there = np.ones(self.places.shape, bool) if present is None else present
-        n_folds, n = self.alphas.shape[1], len(self.places)
+        n_folds, n = self.alphas.shape[1], len(self.squares)
+        first, second = np.triu_indices(n, 1)
+        there = np.ones((n, n), bool) if present is None else present
         outside = (self.folds[:, None] != np.arange(n_folds)[:, None]).reshape(-1, n)
         fitted = outside[:, first] & outside[:, second] & there[first, second]
-        weights = fit_weights(self.squares, y, fitted, self.alphas.ravel())
+        weights = fit_weights(
+            self.squares[first, second], targets[:, first, second], fitted, self.alphas.ravel()
+        )
         falls = []
         for at, inside in enumerate(~outside):
             tested = np.flatnonzero(inside)
             tested = tested[there[np.ix_(tested, tested)].any(axis=1)]
             if len(tested) > 2 and fitted[at].sum() > 2:
-                falls.append(self._fall(weights[:, at], y, tested, there))
+                falls.append(self._fall(weights[:, at], targets, tested, there))
         none = np.full((len(targets), len(self.parts)), np.nan)
         return np.mean(falls, axis=0) if falls else none
 
@@ -274,33 +269,27 @@ class Divisions:
 
     def select_systems(self, at: IntArray) -> Divisions:
         """Divisions of some systems, which may be there several times."""
-        first, second = np.triu_indices(len(at), 1)
-        squares = self.squares[self.places[at[first], at[second]]]
-        squares = np.where((at[first] == at[second])[:, None], 0.0, squares)
-        systems = np.arange(len(at))
-        places = pair_places(systems[:, None], systems, len(at))
-        return replace(self, squares=squares, places=places, folds=self.folds[:, at])
+        return replace(self, squares=self.squares[np.ix_(at, at)], folds=self.folds[:, at])
 
     def _fall(
-        self, weights: FloatArray, y: FloatArray, tested: IntArray, there: Mask
+        self, weights: FloatArray, targets: FloatArray, tested: IntArray, there: Mask
     ) -> FloatArray:
         """(n_sets, n_parts) how much ρ falls on the pairs of the systems of a fold."""
         a, b = np.triu_indices(len(tested), 1)
         known = there[tested[a], tested[b]]
         a, b = a[known], b[known]
-        pairs = self.places[tested[a], tested[b]]
-        truth = y[:, pairs]
-        terms = weights[:, None] * self.squares[pairs]
+        truth = targets[:, tested[a], tested[b]]
+        terms = weights[:, None] * self.squares[tested[a], tested[b]]
         total = terms.sum(axis=-1)
         rho = _rho(total[:, None], truth)
-        orders = fold_orders(len(tested), self.seed)
-        exchanged = self.places[tested[orders[:, a]], tested[orders[:, b]]]
+        orders = tested[fold_orders(len(tested), self.seed)]
         by_part = np.stack([terms[..., part].sum(axis=-1) for part in self.parts], axis=1)
-        others = np.stack(
-            [weights[:, part] @ self.squares[:, part].T for part in self.parts], axis=1
-        )[..., exchanged]
+        products = [
+            np.tensordot(weights[:, part], self.squares[..., part], (1, 2)) for part in self.parts
+        ]
+        others = np.stack(products, axis=1)[..., orders[:, a], orders[:, b]]
         drawn = (total[:, None] - by_part)[:, :, None] + others
-        after = _rho(drawn.reshape(len(y), -1, len(pairs)), truth).reshape(drawn.shape[:-1])
+        after = _rho(drawn.reshape(len(truth), -1, len(a)), truth).reshape(drawn.shape[:-1])
         return np.asarray(rho - after.mean(axis=-1))
 
 
