@@ -372,11 +372,33 @@ def _doubts(
     for column, cells in guessed.items():
         yield from doubts.number_findings(column, cells, table.read_as.found)
     yield from doubts.ordered_findings(guessed, sentences)
-    if not of_text or having(column_roles, "word_index"):
+    if not of_text:
+        return
+    if not groups:
+        named = [name for name in having(column_roles, "nominal") if name not in requested]
+        features = guessed | {name: table.values(name) for name in named}
+        yield from doubts.sentence_numbers(features, sentences)
+    texts_of = {
+        name: texts(table.frame[name])
+        for name, role in column_roles.items()
+        if role in ("word_index", "word", "nominal", "ignore") and not name.startswith("_")
+    }
+    offered = word_numbers.position_columns(guessed, texts_of, sentences)
+    n = f"{len(sentences):,}"
+    for column, words in offered.items():
+        if having(column_roles, "word_index") in ([], [words]):
+            yield Doubt(
+                f"The feature {short(column)} gives the position of {short(words)} in the sentence "
+                f"in {n} of {n} rows: give it the role word_index if it only says which word is "
+                "meant.",
+                f"Use {column}",
+                "role",
+                (f"{column}=word_index", f"{words}=word"),
+            )
+    if having(column_roles, "word_index"):
         return
     for column, cells in guessed.items():
-        if word_numbers.numbers_words(cells, sentences):
-            n = f"{len(sentences):,}"
+        if column not in offered and word_numbers.numbers_words(cells, sentences):
             yield Doubt(
                 f"Whole sentences are the stimuli, though some recur; {short(column)} fits the "
                 f"number of a word in {n} of {n} rows: give it the role word_index if it is that.",

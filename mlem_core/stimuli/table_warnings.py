@@ -273,6 +273,31 @@ def _ends_with_sum(cells: Cells) -> bool:
     return any(before) and isclose(last, fsum(before))
 
 
+def sentence_numbers(columns: Mapping[str, Cells], sentences: Cells) -> Iterator[Doubt]:
+    """Doubts about features that number or name the sentences, where some sentences recur.
+
+    Parameters
+    ----------
+    columns : the features whose kind was guessed: (n_rows,) cells of each
+    """
+    n = len({*sentences})
+    for name, cells in columns.items():
+        values = {cell for cell in cells if cell is not None}
+        n_pairs = len({*zip(cells, sentences, strict=True)})
+        if not _FEWEST_ADDED < n == len(values) == n_pairs < len(cells):
+            continue
+        # Other numbers may say something of sentences, such as their lengths.
+        numbers = sorted(float(cell) for cell in values if _WHOLE.fullmatch(cell))
+        if numbers in ([], [*range(n)], [*range(1, n + 1)]):
+            yield Doubt(
+                f"The feature {short(name)} has one value in all rows of a sentence, and another "
+                "in each other sentence: give it the role sentence_id if it numbers or names them.",
+                f"Keep rows with the same {name} together",
+                "role",
+                (f"{name}=sentence_id",),
+            )
+
+
 def date_findings(column: str, cells: Cells) -> Iterator[Doubt]:
     """Doubts about a nominal feature some of whose values are dates, as Excel writes 3-4."""
     rows = [row for row, cell in enumerate(cells, 1) if cell and _DATE.fullmatch(cell)]

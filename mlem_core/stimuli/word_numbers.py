@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 
 import numpy as np
@@ -64,6 +65,26 @@ def numbers_words(numbers: Cells, sentences: Cells) -> bool:
         return False
     places, n_words = _whole(numbers), word_counts(sentences)
     return any(((places >= first) & (places < n_words + first)).all() for first in (0, 1))
+
+
+def position_columns(
+    numbers: Mapping[str, Cells], words: Mapping[str, Cells], sentences: Cells
+) -> dict[str, str]:
+    """The columns of numbers that lead to a column of words in every row, each with that column.
+
+    Numbers count from 0 or 1; columns are (n_rows,) cells by their names.
+    """
+    inside = {
+        name: cells
+        for name, cells in words.items()
+        if all(cells) and occurrences(cells, sentences)[0].all()
+    }
+    return {
+        column: name
+        for name, cells in reversed(inside.items())
+        for column, places in numbers.items()
+        if any(fits_words(places, sentences, cells, first) for first in (0, 1))
+    }
 
 
 def word_indices(

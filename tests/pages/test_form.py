@@ -53,6 +53,14 @@ def test_a_doubt_has_a_button_and_the_preview_marks_the_stimulus(store, tmp_path
     assert "choose that they do" in " ".join(screen.said.split()) and "--" not in screen.said
     screen.choose("Words count from", "1")
     assert screen.preview[2][1] == "the old [boy]"
+    # Numbers that lead to the words, and others that count the sentences, are offered as that.
+    rows = [f"a {name} runs,{name},1,{n},u" for n, name in enumerate(("dog", "cat", "cow", "hen"))]
+    rows += ["the old boy,old,1,4,u", "the old boy,boy,2,4,v"]
+    path.write_text("\n".join(("sentence,critical,pos,part,f", *rows)))
+    screen = Screen("new").upload(path).press("Use pos")
+    assert screen.preview[5][1] == "the [old] boy"
+    screen.press("Keep rows with the same part together")
+    assert screen.address["roles"] == ["critical=word", "pos=word_index", "part=sentence_id"]
     codes = [*[1, 2, 3] * 4, -99]
     rows = "".join(f"the {n} sings,{code},{n % 4 + 1}\n" for n, code in enumerate(codes * 2))
     path.write_text(f"sentence,code,label\n{rows}")

@@ -92,3 +92,54 @@ def test_numbers_in_sentences_that_recur_are_offered(rows, offered):
     assert stimuli.level == "sentence" and values == ["where=word_index"] * offered
     if offered:
         assert "3 of 3 rows" in stimuli.doubts[0].sentence
+
+
+ROWS = [
+    ("our dog sees the cat", "cat", 4),
+    ("our dog sees the cat", "dog", 1),
+    *[(f"the {animal}", animal, 1) for animal in ("cow", "hen", "fox", "owl")],
+]
+
+
+@for_each(
+    "words, first, last, offered",
+    ("target", 0, 1, ["pos=word_index", "target=word"]),
+    ("critical", 0, 1, ["pos=word_index", "critical=word"]),
+    ("critical", 1, 2, ["pos=word_index", "critical=word"]),
+    ("target", 0, 0, []),  # another word in one row
+    ("target", 0, 2, []),  # no word there
+)
+def test_numbers_that_lead_to_the_words_of_a_column_are_offered(words, first, last, offered):
+    places = [place + first for _, _, place in ROWS[:-1]] + [last]
+    rows = zip(ROWS, places, "ababab", strict=True)
+    table = f"sentence,{words},pos,f\n" + "".join(
+        f"{sentence},{word},{place},{f}\n" for (sentence, word, _), place, f in rows
+    )
+    doubts = read_csv(table.encode(), name="mine.csv").doubts
+    assert [value for doubt in doubts for value in doubt.values] == offered
+    if offered:
+        assert "6 of 6 rows" in doubts[0].sentence
+        roles = dict(value.split("=") for value in offered)
+        read = read_csv(table.encode(), roles=roles)
+        assert read.words == [word for _, word, _ in ROWS] and len(read.features) == 1
+
+
+@for_each(
+    "numbers, offered",
+    ((1, 1, 2, 3, 4, 5), True),
+    (("x", "x", "y", "z", "u", "v"), True),
+    ((5, 5, 2, 3, 4, 6), False),  # may be a length
+    ((1, 1, 2, 3, 4, 4), False),
+    ((1, 2, 3, 4, 5, 6), False),
+)
+def test_what_numbers_or_names_the_sentences_is_offered_to_keep_rows_together(numbers, offered):
+    rows = zip(ROWS, numbers, "ababab", strict=True)
+    table = "sentence,word_index,part,f\n" + "".join(
+        f"{sentence},{place},{number},{f}\n" for (sentence, _, place), number, f in rows
+    )
+    stimuli = read_csv(table.encode(), name="mine.csv")
+    values = [doubt.values for doubt in stimuli.doubts if doubt.option == "role"]
+    assert values == [("part=sentence_id",)] * offered
+    if offered:
+        read = read_csv(table.encode(), roles={"part": "sentence_id"})
+        assert read.groups.tolist() == stimuli.groups.tolist() == [0, 0, 1, 2, 3, 4]
