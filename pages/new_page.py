@@ -21,14 +21,6 @@ from pages.parts import background, frame, stored
 from pages.parts.choices import inform, plain
 from pages.parts.screens import SCREENS
 
-# The steps, each with its help.
-STEPS = {
-    "read": ("Read", "Which stimuli, and how their file is read."),
-    "roles": ("Roles", "What each column is, automatic features, and the checks."),
-    "models": ("Models", "Models, files of representations, and how it is computed."),
-}
-
-
 # The files of the first step show in the others as long as they are on their way.
 _AWAY = """[data-testid="stLayoutWrapper"]:has(> .st-key-form-upload):not(:has(
   [data-testid="stFileChip"])) { display: none; }"""
@@ -66,7 +58,7 @@ def new_body() -> None:
         except InputError as error:
             wrong["models"] = str(error)
     with st.container(horizontal=True, key="form steps"):
-        for number, (name, (title, help)) in enumerate(STEPS.items(), start=1):
+        for number, (name, (title, help)) in enumerate(state.STEPS.items(), start=1):
             with st.container(gap="xsmall"):
                 st.button(
                     f"{number} {title}",
@@ -129,15 +121,16 @@ def _bar(now: Draft, wrong: dict[str, str], cost: Cost | None, spec: AnalysisSpe
                 "leave this page.",
                 icon=":material/upload:",
             )
-        place = state.STEPS.index(state.step())
+        steps = list(state.STEPS)
+        place = steps.index(state.step())
         with st.container(horizontal=True, vertical_alignment="center", key="form ways"):
-            for to in {max(place - 1, 0), place, min(place + 1, len(STEPS) - 1)} - {place}:
-                title, help = STEPS[state.STEPS[to]]
+            for to in {place - 1, place + 1} & {*range(len(steps))}:
+                title, help = state.STEPS[steps[to]]
                 st.button(
                     "Back" if to < place else f"Next: {title}",
                     icon=f":material/arrow_{'back' if to < place else 'forward'}:",
                     icon_position="left" if to < place else "right",
-                    on_click=partial(state.show_step, state.STEPS[to]),
+                    on_click=partial(state.show_step, steps[to]),
                     help=help,
                 )
             run = st.button(

@@ -28,7 +28,7 @@ class Draft:
     Attributes
     ----------
     name, kind : in the URL; "set", "treebank" or "table", "" where the upload is gone
-    table, first_rows : of a table that can be read; of its file, for a choice of the header
+    table : of a file that can be read as one
     base, stimuli : before features are added; without what only a run computes, None where `error`
     roles : column -> role, as guessed and changed; of `guessed` what was guessed
     marks : column of a table -> its cells that are taken for missing where it is a feature
@@ -41,7 +41,6 @@ class Draft:
     name: str
     kind: str = ""
     table: Table | None = None
-    first_rows: tuple[tuple[str, ...], ...] = ()
     base: StimulusSet | None = None
     stimuli: StimulusSet | None = None
     guessed: dict[str, str] = field(default_factory=dict)
@@ -57,6 +56,13 @@ class Draft:
     def label(self) -> str:
         """The name without the digest of an upload."""
         return self.name.rpartition("/")[2]
+
+    @property
+    def first_rows(self) -> tuple[tuple[str, ...], ...]:
+        """First rows of the file of a table, for a choice of the header."""
+        if self.table is not None:
+            return self.table.read_as.first_rows
+        return stored.read(read_first_rows, self.source) if self.kind == "table" else ()
 
     @property
     def cells(self) -> pd.DataFrame | None:
@@ -97,12 +103,7 @@ def _read(draft: Draft) -> None:
         values = {option: state.field_value(option) for option in options}
         draft.source = StimulusSource(path, **values)
     if draft.kind == "table":
-        try:
-            draft.table, draft.guessed, draft.marks = stored.read(read_whole_table, draft.source)
-        except InputError:
-            draft.first_rows = stored.read(read_first_rows, draft.source)
-            raise
-        draft.first_rows = draft.table.read_as.first_rows
+        draft.table, draft.guessed, draft.marks = stored.read(read_whole_table, draft.source)
     else:
         draft.base = state.load_source_stimuli(draft.source)
         draft.guessed = {feature.name: feature.kind for feature in draft.base.features}

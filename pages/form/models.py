@@ -266,14 +266,7 @@ def show_files(draft: Draft, contents: dict[str, FoundArrays]) -> None:
 
 def _file_line(name: str, upload: str, content: FoundArrays | None) -> None:
     others = [other for other in state.pairs("files") if other != name]
-    first_column = state.pairs("first_column").get(name)
-
-    def pair(part: str, key: str, value: Any, on: object = None) -> dict[str, Any]:
-        change = partial(state.put_pair, part, name)
-        return choices.bound(
-            f"file {key} {name}", value, change if on is None else lambda now: change(now and on)
-        )
-
+    axis, first_column = (state.pairs(part).get(name) for part in ("axes", "first_column"))
     with st.container(horizontal=True, vertical_alignment="bottom"):
         st.text_input(
             "Name",
@@ -294,13 +287,17 @@ def _file_line(name: str, upload: str, content: FoundArrays | None) -> None:
         st.toggle(
             "subjects",
             help="Arrays are (subjects, stimuli, units); subjects are a group of models.",
-            **pair("subjects", "subjects", name in state.pairs("subjects"), EVERY),
+            **choices.bound(
+                f"file subjects {name}",
+                name in state.pairs("subjects"),
+                lambda on: state.put_pair("subjects", name, EVERY if on else None),
+            ),
         )
         st.text_input(
             "Axis",
             placeholder="layer",
             help="What its layers are: `region`, or `time:ms` to order names such as 120 ms.",
-            **pair("axes", "axis", state.pairs("axes").get(name, "")),
+            **choices.bound(f"file axis {name}", axis or "", partial(state.put_pair, "axes", name)),
         )
         if first_column is not None or (content is not None and content.asks):
             st.selectbox(
@@ -310,7 +307,11 @@ def _file_line(name: str, upload: str, content: FoundArrays | None) -> None:
                 format_func=FIRST_COLUMN.__getitem__,
                 placeholder="Row numbers, a unit or names?",
                 help="It counts the rows, is an index of pandas, or holds names.",
-                **pair("first_column", "first column", first_column),
+                **choices.bound(
+                    f"file first column {name}",
+                    first_column,
+                    partial(state.put_pair, "first_column", name),
+                ),
             )
     with st.container(horizontal=True, vertical_alignment="center"):
         with st.container(gap=None):

@@ -59,8 +59,8 @@ def _drawn(
     width, marks = max(map(len, texts)), _marked_words(draft)
     rows, stimulus = [], 0
     for number, row in enumerate(texts, 1):
-        cells: list[dict[str, Any]] = [{"text": text, "mark": None} for text in row]
-        cells += [{"text": "", "mark": None}] * (width - len(row))
+        padded = [*row, *[""] * (width - len(row))]
+        cells: list[dict[str, Any]] = [{"text": text, "mark": None} for text in padded]
         kind, shown = ("above", "·") if number <= above else ("row", "·")
         if number == header:
             kind, shown = HEADER, HEADER

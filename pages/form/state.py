@@ -30,7 +30,12 @@ from mlem_core.stimuli.stimulus_set import StimulusSet
 from pages.parts import choices, stored
 from pages.parts.choices import plain
 
-STEPS = ("read", "roles", "models")
+# The steps, each with its title and its help.
+STEPS = {
+    "read": ("Read", "Which stimuli, and how their file is read."),
+    "roles": ("Roles", "What each column is, automatic features, and the checks."),
+    "models": ("Models", "Models, files of representations, and how it is computed."),
+}
 # Choices of the form that name models, several texts each.
 OF_MODELS = tuple(
     name
@@ -46,13 +51,13 @@ def stimuli() -> str:
 
 def step() -> str:
     """The step that is on the screen."""
-    name = choices.get_one("step", STEPS[0])
-    return name if name in STEPS else STEPS[0]
+    name = choices.get_one("step")
+    return name if name in STEPS else next(iter(STEPS))
 
 
 def show_step(name: str) -> None:
     """Show a step."""
-    choices.put("step", None if name == STEPS[0] else [name])
+    choices.put("step", None if name == next(iter(STEPS)) else [name])
 
 
 def choose_stimuli(name: str) -> None:
