@@ -1,6 +1,7 @@
 """Which word of a sentence is the stimulus, where numbers count from 0, from 1 or from nothing."""
 
-from helpers.inputs import for_each, refused
+import pandas as pd
+from helpers.inputs import as_csv, for_each, refused
 
 from mlem_core import AnalysisSpec, read_csv
 from mlem_core.stimuli.reading.table import read_table
@@ -94,52 +95,42 @@ def test_numbers_in_sentences_that_recur_are_offered(rows, offered):
         assert "3 of 3 rows" in stimuli.doubts[0].sentence
 
 
-ROWS = [
-    ("our dog sees the cat", "cat", 4),
-    ("our dog sees the cat", "dog", 1),
-    *[(f"the {animal}", animal, 1) for animal in ("cow", "hen", "fox", "owl")],
-]
+TABLE = pd.DataFrame(
+    [("our dog sees the cat", "cat", 4), ("our dog sees the cat", "dog", 1)]
+    + [(f"the {animal}", animal, 1) for animal in ("cow", "hen", "fox", "owl")],
+    columns=["sentence", "target", "pos"],
+).assign(f=[*"ababab"])
 
 
 @for_each(
-    "words, first, last, offered",
-    ("target", 0, 1, ["pos=word_index", "target=word"]),
-    ("critical", 0, 1, ["pos=word_index", "critical=word"]),
-    ("critical", 1, 2, ["pos=word_index", "critical=word"]),
-    ("target", 0, 0, []),  # another word in one row
-    ("target", 0, 2, []),  # no word there
+    "words, places, offered",
+    ("target", TABLE["pos"], ["pos=word_index", "target=word"]),
+    ("critical", TABLE["pos"], ["pos=word_index", "critical=word"]),
+    ("critical", TABLE["pos"] + 1, ["pos=word_index", "critical=word"]),
+    ("target", [4, 1, 1, 1, 1, 0], []),  # another word in one row
 )
-def test_numbers_that_lead_to_the_words_of_a_column_are_offered(words, first, last, offered):
-    places = [place + first for _, _, place in ROWS[:-1]] + [last]
-    rows = zip(ROWS, places, "ababab", strict=True)
-    table = f"sentence,{words},pos,f\n" + "".join(
-        f"{sentence},{word},{place},{f}\n" for (sentence, word, _), place, f in rows
-    )
-    doubts = read_csv(table.encode(), name="mine.csv").doubts
+def test_numbers_that_lead_to_the_words_of_a_column_are_offered(words, places, offered):
+    table = as_csv(TABLE.rename(columns={"target": words}).assign(pos=places))
+    doubts = read_csv(table, name="mine.csv").doubts
     assert [value for doubt in doubts for value in doubt.values] == offered
     if offered:
         assert "6 of 6 rows" in doubts[0].sentence
-        roles = dict(value.split("=") for value in offered)
-        read = read_csv(table.encode(), roles=roles)
-        assert read.words == [word for _, word, _ in ROWS] and len(read.features) == 1
+        read = read_csv(table, roles=dict(value.split("=") for value in offered))
+        assert read.words == [*TABLE["target"]] and len(read.features) == 1
 
 
 @for_each(
     "numbers, offered",
-    ((1, 1, 2, 3, 4, 5), True),
-    (("x", "x", "y", "z", "u", "v"), True),
-    ((5, 5, 2, 3, 4, 6), False),  # may be a length
-    ((1, 1, 2, 3, 4, 4), False),
-    ((1, 2, 3, 4, 5, 6), False),
+    ([1, 1, 2, 3, 4, 5], True),
+    ([*"xxyzuv"], True),
+    ([5, 5, 2, 3, 4, 6], False),  # may be a length
+    ([1, 1, 2, 3, 4, 4], False),
+    ([1, 2, 3, 4, 5, 6], False),
 )
 def test_what_numbers_or_names_the_sentences_is_offered_to_keep_rows_together(numbers, offered):
-    rows = zip(ROWS, numbers, "ababab", strict=True)
-    table = "sentence,word_index,part,f\n" + "".join(
-        f"{sentence},{place},{number},{f}\n" for (sentence, _, place), number, f in rows
-    )
-    stimuli = read_csv(table.encode(), name="mine.csv")
-    values = [doubt.values for doubt in stimuli.doubts if doubt.option == "role"]
+    table = as_csv(TABLE.rename(columns={"pos": "word_index"}).assign(part=numbers))
+    values = [doubt.values for doubt in read_csv(table).doubts]
     assert values == [("part=sentence_id",)] * offered
     if offered:
-        read = read_csv(table.encode(), roles={"part": "sentence_id"})
-        assert read.groups.tolist() == stimuli.groups.tolist() == [0, 0, 1, 2, 3, 4]
+        read = read_csv(table, roles={"part": "sentence_id"})
+        assert read.groups.tolist() == [0, 0, 1, 2, 3, 4]
