@@ -143,8 +143,8 @@ def _flag_dots(
     for flag in flags[flags["layer_b"] == -1].itertuples():
         layer = (flag.model_a, flag.layer_a)
         if layer in names and flag.variant in rows:
-            at = names.index(layer), rows.index(flag.variant)
-            dots.setdefault(at, []).append(flag.reason)
+            place = names.index(layer), rows.index(flag.variant)
+            dots.setdefault(place, []).append(flag.reason)
     # Those of two layers stand apart, in one column of a journal too.
     size = min(7.0, max(3.0, 0.8 * _NARROW / max(len(names), 1)))
     hover = [

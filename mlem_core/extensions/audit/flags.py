@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 
@@ -107,8 +107,6 @@ class Audit:
         return SIMILARITIES[self.pairs.columns[list(self.pairs.columns).index("variant") + 1]]
 
 
-Verdict = Literal["holds", "changes", "unknown"]
-
 # From here on a layer, or a pair of layers, is flagged and its sentence says so.
 MEAN_COSINE = 0.5  # two stimuli then have more in common than what tells them apart
 # In ρ, between two importances; their standard errors over folds are 0.001 to 0.008 in the packaged
@@ -148,16 +146,14 @@ def flags(audit: Audit, names: Names = NAMES) -> pd.DataFrame:
     layer_a, model_b, layer_b ("" and -1 for a layer alone), variant, reason, severity; a row a
     measure and variant, by variant and layer
     """
-    rows = [*_layer_flags(audit.changes, names), *_pair_flags(audit)]
-    return pd.DataFrame(rows, columns=COLUMNS)
+    return pd.DataFrame(_layer_flags(audit.changes, names) + _pair_flags(audit), columns=COLUMNS)
 
 
 def audit_tables(audit: Audit) -> dict[str, pd.DataFrame]:
     """The tables of an audit, and its `flags`, by the names of their files."""
     tables = {"": audit.layers, "_changes": audit.changes, "_pairs": audit.pairs}
-    return {
-        f"audit{name}.csv": table for name, table in (tables | {"_marks": flags(audit)}).items()
-    }
+    tables["_marks"] = flags(audit)
+    return {f"audit{name}.csv": table for name, table in tables.items()}
 
 
 def _layer_flags(changes: pd.DataFrame, names: Names) -> list[tuple[Any, ...]]:

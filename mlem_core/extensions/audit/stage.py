@@ -336,8 +336,7 @@ def _squared(
 
 
 def _centred_ranks(squared: FloatArray) -> FloatArray:
-    ranks: FloatArray = pair_ranks(squared).astype(np.float64)
-    return ranks - (len(squared) + 1.0)
+    return pair_ranks(squared).astype(np.float64) - (len(squared) + 1.0)
 
 
 def _correlation(
@@ -362,8 +361,7 @@ def audit_flags(context: FigureContext) -> pd.DataFrame | None:
     known = AUDIT.find(context)
     if known is None:
         return None
-    key = ("audit flags", repr(context.names))
-    return context.once(key, lambda: flags(known, context.names))
+    return context.once(("audit flags", repr(context.names)), lambda: flags(known, context.names))
 
 
 def audit_checks(context: FigureContext) -> Check:
