@@ -293,5 +293,4 @@ def coded(column: pd.Series[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:
 def texts(column: pd.Series[Any]) -> list[str | None]:
     """The cells of a column as `cell_text` has them: (n_rows,)."""
     codes, distinct = coded(column)
-    cells: list[str | None] = distinct[codes].tolist()
-    return cells
+    return distinct[codes].tolist()

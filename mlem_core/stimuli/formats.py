@@ -16,7 +16,7 @@ from mlem_core.base.parameters import Registry
 from mlem_core.extending import entry_modules
 from mlem_core.stimuli import datasets
 from mlem_core.stimuli.reading.content import ReadAs
-from mlem_core.stimuli.reading.table import DETECTED, Table, read_table
+from mlem_core.stimuli.reading.table import Table, read_table
 from mlem_core.stimuli.roles import apply_roles
 from mlem_core.stimuli.stimulus_set import StimulusSet
 from mlem_core.storage.digests import Stamp, stamp
@@ -41,11 +41,6 @@ class StimulusFormat:
     reads_folders: bool = False
 
 
-def cached_table(path: Path, read_as: ReadAs = DETECTED) -> Table:
-    """Table of a file by `read_table`; the last files stay in memory, unless they change."""
-    return _table(path, read_as, stamp(path))
-
-
 # Other roles of the same columns are seconds where a file has many rows.
 @lru_cache(maxsize=2)
 def _table(path: Path, read_as: ReadAs, now: Stamp | None) -> Table:
@@ -53,7 +48,7 @@ def _table(path: Path, read_as: ReadAs, now: Stamp | None) -> Table:
 
 
 def source_table(path: Path, source: Any) -> Table:
-    """Table of a file, read as a source says; see `StimulusFormat.read`."""
+    """Table of a file, read as a source says; the last files stay in memory, unless they change."""
     read_as = ReadAs(
         source.sep,
         source.encoding,
@@ -62,7 +57,7 @@ def source_table(path: Path, source: Any) -> Table:
         source.sheet,
         header_row=source.header_row,
     )
-    return cached_table(path, read_as)
+    return _table(path, read_as, stamp(path))
 
 
 def _read_table(paths: Sequence[Path], source: Any) -> StimulusSet:

@@ -255,5 +255,4 @@ def size_strata(sizes: IntArray) -> IntArray:
             numbers[at:] += 1
             inside = 0
         inside += count
-    strata: IntArray = numbers[np.searchsorted(kinds, sizes)]
-    return strata
+    return numbers[np.searchsorted(kinds, sizes)]

@@ -136,8 +136,7 @@ def _with_rdm(
         raise InputError(
             f"{name!r} cannot be the name of a feature, which begins with no underscore."
         )
-    added = stimuli.with_feature(name, values, kind)
-    return replace(added, rdms={**stimuli.rdms, name: rdm})
+    return replace(stimuli.with_feature(name, values, kind), rdms={**stimuli.rdms, name: rdm})
 
 
 def _check_size(name: str, n_values: int) -> None:

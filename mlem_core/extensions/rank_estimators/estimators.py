@@ -383,8 +383,7 @@ class SoftRankMLEM(RankModel):
             trained = np.flatnonzero(of_set.counts)
             counts = of_set.counts[trained]
             cells = Cells(pairs.values, trained, counts, of_set.sums[trained] / counts)
-            ascent = self.ascent(cells, len(columns.features), columns.interactions)
-            weights.append(ascent.weights)
+            weights.append(self.ascent(cells, len(columns.features), columns.interactions).weights)
         return np.stack(weights)
 
 
@@ -433,5 +432,4 @@ def _soft_spearman(
     both = (predicted**2).sum() * (ranks**2).sum()
     if float(both.detach()) <= 0:
         return torch.zeros((), dtype=torch.float64)
-    result: torch.Tensor = (predicted * ranks).sum() / both.sqrt()
-    return result
+    return (predicted * ranks).sum() / both.sqrt()

@@ -54,12 +54,6 @@ class RankObjective:
     sums: FloatArray
     squares: FloatArray
 
-    @property
-    def _untied(self) -> FloatArray:
-        """(n_problems,) sum of the squares of ranks without ties."""
-        total = self.counts.sum(axis=-1)
-        return divisors((total**3 - total) / 12)
-
     def exact(self, weights: FloatArray) -> FloatArray:
         """The objective (n_problems, n_tries) of weights (n_problems, n_tries, n_columns)."""
         values = np.empty(weights.shape[:2])
@@ -96,13 +90,13 @@ class RankObjective:
             placed = np.bincount(at, flat * (1 - right), n_problems * size)
             bins = placed + np.bincount(at + 1, flat * right, n_problems * size)
             bins = np.convolve(bins, KERNEL, mode="same")
-            read: FloatArray = bins[at] * (1 - right) + bins[at + 1] * right
-            return read.reshape(values.shape)
+            return (bins[at] * (1 - right) + bins[at + 1] * right).reshape(values.shape)
 
         slope: FloatArray = sums * smooth(counts) - counts * smooth(sums)
-        slope *= (n_bins - 1) / (span * self._untied[:, None])
-        gradient: FloatArray = slope @ self.terms
-        return gradient
+        total = counts.sum(axis=-1, keepdims=True)
+        untied = divisors((total**3 - total) / 12)  # sum of the squares of ranks without ties
+        slope *= (n_bins - 1) / (span * untied)
+        return slope @ self.terms
 
     def least_squares(self, nonnegative: bool) -> FloatArray:
         """Weights (n_problems, n_columns) of the linear regression of the ranks on the terms."""
@@ -113,16 +107,14 @@ class RankObjective:
         moment = self.sums @ self.terms
         if nonnegative:
             return nonnegative_quadratic(gram, moment)
-        solved: FloatArray = (np.linalg.pinv(gram, hermitian=True) @ moment[..., None])[..., 0]
-        return solved
+        return (np.linalg.pinv(gram, hermitian=True) @ moment[..., None])[..., 0]
 
     def varies(self) -> NDArray[np.bool_]:
         """(n_problems, n_columns) whether a term takes more than one value in a problem's pairs."""
         there = self.counts > 0
         low = np.where(there[:, :, None], self.terms, np.inf).min(axis=1)
         high = np.where(there[:, :, None], self.terms, -np.inf).max(axis=1)
-        different: NDArray[np.bool_] = high > low
-        return different
+        return high > low
 
 
 @dataclass(frozen=True)

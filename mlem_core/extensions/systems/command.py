@@ -37,11 +37,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     source = command.add_mutually_exclusive_group(required=True)
     source.add_argument(
-        "--model",
-        dest="models",
-        action="append",
-        metavar="NAME",
-        help="may be given several times",
+        "--model", dest="models", action="append", metavar="NAME", help="may be given several times"
     )
     source.add_argument(
         "--preset", choices=list(SYSTEMS), help="a table that comes with the program, as it is"

@@ -182,10 +182,8 @@ def interval_reach(variances: FloatArray, freedom: IntArray) -> FloatArray:
     """
     total = variances.sum(axis=0)
     shares = (variances**2 / freedom.reshape(-1, *[1] * (variances.ndim - 1))).sum(axis=0)
-    varies = shares > 0
-    degrees = np.divide(total**2, shares, out=np.ones_like(total), where=varies)
-    reach: FloatArray = np.sqrt(total) * student_quantile(degrees)
-    return reach
+    degrees = np.divide(total**2, shares, out=np.ones_like(total), where=shares > 0)
+    return np.sqrt(total) * student_quantile(degrees)
 
 
 def mean_estimate(values: FloatArray, stimuli: Left | None = None) -> Estimate:

@@ -161,8 +161,7 @@ def _permutation_test(
     members = np.eye(len(strata))[units]
     members /= members.sum(axis=0)
     first, second = np.triu_indices(len(strata), 1)
-    alone = np.eye(len(units), dtype=bool)
-    known = (np.where(alone, 0.0, every[0]), *every[1:])
+    known = (np.where(np.eye(len(units), dtype=bool), 0.0, every[0]), *every[1:])
     y, *columns = ((members.T @ matrix @ members)[first, second] for matrix in known)
     predictors, others = np.stack(columns[:n_own]), columns[n_own:]
     n_systems, ends = np.bincount(units), np.eye(len(strata))[first] + np.eye(len(strata))[second]

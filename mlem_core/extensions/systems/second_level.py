@@ -131,17 +131,15 @@ def second_level(
     n_units = int(units.max()) + 1
     notes = properties.notes()
     if not properties.values or n < FEWEST or n_units < 4 or not measured:
-        few = f"{many(n, 'system')} in {n_units} groups" if n_units < n else many(n, "system")
-        note = f"No second level: found {few}; expected at least {FEWEST} systems."
+        why = "there are no distances over halves of the stimuli. Compute confidence intervals, or "
+        why += "add stimuli."
         if not properties.values:
-            note = "No second level: no property differs; expected one that some systems share."
-        if properties.values and n >= FEWEST and n_units >= 4:
-            note = (
-                "No second level: there are no distances over halves of the stimuli. Compute "
-                "confidence intervals, or add stimuli."
-            )
+            why = "no property differs; expected one that some systems share."
+        elif n < FEWEST or n_units < 4:
+            few = f"{many(n, 'system')} in {n_units} groups" if n_units < n else many(n, "system")
+            why = f"found {few}; expected at least {FEWEST} systems."
         none = pd.DataFrame(columns=SCORES), pd.DataFrame(columns=IMPORTANCES)
-        return SecondLevel(*none, [note])
+        return SecondLevel(*none, [f"No second level: {why}"])
     if n_units < CONCLUSIVE:
         what = many(n, "system") if n_units == n else f"{n_units} groups of systems"
         notes.append(
@@ -160,8 +158,7 @@ def second_level(
         importances = fits.importances(values[None])[0]
         variances, freedom = [fits.variance(values)], [DISTINCT * n_units - 1]
         if left is not None:
-            error = standard_error(fits.importances(left.without), left.sizes)
-            variances.append(error**2)
+            variances.append(standard_error(fits.importances(left.without), left.sizes) ** 2)
             freedom.append(min(left.sizes) - 1)
         reach = interval_reach(np.stack(variances), np.array(freedom))
         tests, untested = permutation_tests(-values, factors, seed=seed)
@@ -342,8 +339,7 @@ def fit_weights(squares: FloatArray, y: FloatArray, pairs: Mask, alphas: FloatAr
     """
     n = np.maximum(pairs.sum(axis=1), 1.0)
     x_mean = pairs @ squares / n[:, None]
-    products = squares[:, :, None] * squares[:, None]
-    gram = np.tensordot(pairs.astype(np.float64), products, axes=1)
+    gram = np.tensordot(pairs.astype(np.float64), squares[:, :, None] * squares[:, None], axes=1)
     gram += alphas[:, None, None] * np.eye(squares.shape[1])
     gram -= n[:, None, None] * x_mean[:, :, None] * x_mean[:, None]
     low = np.where(pairs, y[:, None], np.inf).min(axis=-1)
@@ -357,10 +353,7 @@ def fit_weights(squares: FloatArray, y: FloatArray, pairs: Mask, alphas: FloatAr
     )
     # The penalty is in the matrix already.
     none = np.zeros((1, squares.shape[1], squares.shape[1]))
-    weights: FloatArray = ridge_weights(NormalEquations(gram, moment, x_mean, y_mean), none)[
-        :, :, 0
-    ]
-    return weights
+    return ridge_weights(NormalEquations(gram, moment, x_mean, y_mean), none)[:, :, 0]
 
 
 @cache
