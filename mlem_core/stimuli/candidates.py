@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,13 +61,3 @@ def added_column(name: str) -> str:
     """Column name of an added feature: `surprisal_gpt2` of "surprisal:gpt2"."""
     candidate, _, model = name.partition(":")
     return f"{candidate}_{re.sub(r'[^0-9A-Za-z]+', '_', Path(model).name)}" if model else name
-
-
-def find_added(column: str, models: Iterable[str]) -> str:
-    """Entry of `add` that has a column name; "" where none has.
-
-    `models` are those that may have given its surprisal.
-    """
-    by_models = [f"{SURPRISAL}:{model}" for model in models if SURPRISAL in CANDIDATES]
-    entries = (*added_features(), *by_models)
-    return next((entry for entry in entries if added_column(entry) == column), "")

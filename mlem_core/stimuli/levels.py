@@ -145,8 +145,7 @@ class Exchange(NamedTuple):
         """(n, n_units) the unit whose values each takes."""
         n_units = len(self.strata)
         if not self.strata.any() and math.factorial(min(n_units, 20)) <= n:
-            every = rng.permutation(list(permutations(range(n_units))))
-            return np.resize(every, (n, n_units))
+            return np.resize(rng.permutation(list(permutations(range(n_units)))), (n, n_units))
         # Sorted by stratum, then at random: who stands where the unit stood gives the values.
         by_stratum = np.argsort(self.strata, kind="stable")
         givers = np.empty((n, n_units), dtype=np.int64)

@@ -218,8 +218,7 @@ def apply_roles(
     all_doubts = [*about_words, *_doubts(column_roles, requested, replace(table, read_as=read_as))]
     doubtful = (doubt.sentence for doubt in all_doubts)
     notes = (*notes, *_notes(table, read_as, column_roles, requested), *doubtful)
-    settled = tuple(doubt for doubt in all_doubts if doubt.option)
-    return replace(stimuli, notes=notes, doubts=settled)
+    return replace(stimuli, notes=notes, doubts=tuple(d for d in all_doubts if d.option))
 
 
 def read_csv(
@@ -362,12 +361,10 @@ def _doubts(
         cells = table.stripped(column)
         yield from map(Doubt, doubts.spelling_finding(f"the column {short(column)}", cells))
     for column in having(column_roles, "nominal"):
+        cells, is_guessed = table.values(column), column not in requested
         detected = table.read_as.missing is None
-        names = doubts.nominal_findings(
-            column, table.values(column), column not in requested, detected
-        )
-        yield from map(Doubt, names)
-        yield from doubts.date_findings(column, table.values(column))
+        yield from map(Doubt, doubts.nominal_findings(column, cells, is_guessed, detected))
+        yield from doubts.date_findings(column, cells)
     guessed = {k: table.values(k) for k in having(column_roles, "ordered") if k not in requested}
     for column, cells in guessed.items():
         yield from doubts.number_findings(column, cells, table.read_as.found)
@@ -378,35 +375,27 @@ def _doubts(
         named = [name for name in having(column_roles, "nominal") if name not in requested]
         features = guessed | {name: table.values(name) for name in named}
         yield from doubts.sentence_numbers(features, sentences)
-    texts_of = {
+    index, known = having(column_roles, "word_index"), ("word_index", "word", "nominal", "ignore")
+    columns = {
         name: texts(table.frame[name])
         for name, role in column_roles.items()
-        if role in ("word_index", "word", "nominal", "ignore") and not name.startswith("_")
+        if role in known and not name.startswith("_")
     }
-    offered = word_numbers.position_columns(guessed, texts_of, sentences)
-    n = f"{len(sentences):,}"
-    for column, words in offered.items():
-        if having(column_roles, "word_index") in ([], [words]):
-            yield Doubt(
-                f"The feature {short(column)} gives the position of {short(words)} in the sentence "
-                f"in {n} of {n} rows: give it the role word_index if it only says which word is "
-                "meant.",
-                f"Use {column}",
-                "role",
-                (f"{column}=word_index", f"{words}=word"),
-            )
-    if having(column_roles, "word_index"):
-        return
-    for column, cells in guessed.items():
-        if column not in offered and word_numbers.numbers_words(cells, sentences):
-            yield Doubt(
-                f"Whole sentences are the stimuli, though some recur; {short(column)} fits the "
-                f"number of a word in {n} of {n} rows: give it the role word_index if it is that.",
-                f"Use {column}",
-                "role",
-                (f"{column}=word_index",),
-            )
-    if having(column_roles, "word"):
+    for column, words in word_numbers.position_columns(guessed, columns, sentences).items():
+        if index not in ([], [words]):
+            continue
+        what = f"The feature {short(column)} gives the position of {short(words)} in the sentence"
+        if not words:
+            what = f"Whole sentences are the stimuli, though some recur; {short(column)} fits the "
+            what += "number of a word"
+        yield Doubt(
+            f"{what} in {len(sentences):,} of {len(sentences):,} rows: give it the role word_index "
+            "if it says which word is meant.",
+            f"Use {column}",
+            "role",
+            (f"{column}=word_index", *[f"{words}=word"] * bool(words)),
+        )
+    if not index and having(column_roles, "word"):
         yield Doubt(
             f"Whole sentences are the stimuli: {some(having(column_roles, 'word'))} names words "
             "that most of the sentences do not have, and no column says which word is meant."

@@ -180,8 +180,7 @@ def from_cells(
     table = pd.DataFrame(columns)
     features = tuple(Feature(column, kind) for column, kind in kinds.items())
     ids = np.array(texts.get("sentence_id", sentences), dtype=object)
-    groups = pd.factorize(ids)[0].astype(np.int64)
-    return StimulusSet(name, table, features, word_index, groups)
+    return StimulusSet(name, table, features, word_index, pd.factorize(ids)[0].astype(np.int64))
 
 
 def _check_header(header: list[str], name: str) -> None:

@@ -202,19 +202,18 @@ def number_findings(column: str, cells: Cells, marks: Sequence[str]) -> Iterator
         yield Doubt(
             f"The feature {short(column)} counts the rows from {cells[0]}: give the column the "
             "role ignore if it is an index.",
-            *_leave_out_button(column),
+            *_role_button(f"Leave {column} out", "ignore", column),
         )
 
 
 def _as_names(*columns: str) -> tuple[str, str, tuple[str, ...]]:
     """The button that makes columns categorical."""
-    label = f"Make {listed(list(columns), most=3)} categorical"
-    return label, "role", tuple(f"{column}=nominal" for column in columns)
+    return _role_button(f"Make {listed(list(columns), most=3)} categorical", "nominal", *columns)
 
 
-def _leave_out_button(column: str) -> tuple[str, str, tuple[str, ...]]:
-    """The button that leaves a column out."""
-    return f"Leave {column} out", "role", (f"{column}=ignore",)
+def _role_button(label: str, role: str, *columns: str) -> tuple[str, str, tuple[str, ...]]:
+    """The button that gives columns a role."""
+    return label, "role", tuple(f"{column}={role}" for column in columns)
 
 
 def ordered_findings(columns: Mapping[str, Cells], sentences: Cells) -> Iterator[Doubt]:
@@ -236,7 +235,7 @@ def ordered_findings(columns: Mapping[str, Cells], sentences: Cells) -> Iterator
                 f"The column {short(name)} stands without "
                 f"{'end_idx' if name == 'start_idx' else 'start_idx'} and is a feature: leave it "
                 "out, or give both ends of the words.",
-                *_leave_out_button(name),
+                *_role_button(f"Leave {name} out", "ignore", name),
             )
     if classes:
         minus = any({"-1", "-1.0"} & {*columns[name]} for name in classes)
@@ -274,27 +273,18 @@ def _ends_with_sum(cells: Cells) -> bool:
 
 
 def sentence_numbers(columns: Mapping[str, Cells], sentences: Cells) -> Iterator[Doubt]:
-    """Doubts about features that number or name the sentences, where some sentences recur.
-
-    Parameters
-    ----------
-    columns : the features whose kind was guessed: (n_rows,) cells of each
-    """
+    """Doubts about features that number or name the sentences, where some sentences recur."""
     n = len({*sentences})
     for name, cells in columns.items():
-        values = {cell for cell in cells if cell is not None}
-        n_pairs = len({*zip(cells, sentences, strict=True)})
-        if not _FEWEST_ADDED < n == len(values) == n_pairs < len(cells):
-            continue
+        values, pairs = {*cells}, {*zip(cells, sentences, strict=True)}
         # Other numbers may say something of sentences, such as their lengths.
-        numbers = sorted(float(cell) for cell in values if _WHOLE.fullmatch(cell))
-        if numbers in ([], [*range(n)], [*range(1, n + 1)]):
+        numbers = sorted(float(cell) for cell in values if cell and _WHOLE.fullmatch(cell))
+        counts = numbers in ([], [*range(n)], [*range(1, n + 1)]) and None not in values
+        if counts and _FEWEST_ADDED < n == len(values) == len(pairs) < len(cells):
             yield Doubt(
                 f"The feature {short(name)} has one value in all rows of a sentence, and another "
                 "in each other sentence: give it the role sentence_id if it numbers or names them.",
-                f"Keep rows with the same {name} together",
-                "role",
-                (f"{name}=sentence_id",),
+                *_role_button(f"Keep rows with the same {name} together", "sentence_id", name),
             )
 
 
@@ -308,7 +298,7 @@ def date_findings(column: str, cells: Cells) -> Iterator[Doubt]:
             f"In the feature {short(column)} {short(cells[rows[0] - 1] or '')} is a date among "
             f"values such as {_where(others[0], cells)}, in row{'s' * (len(rows) > 1)} {where}: "
             "spreadsheet programs turn 3-4 into a date; correct such cells, or leave it out.",
-            *_leave_out_button(column),
+            *_role_button(f"Leave {column} out", "ignore", column),
         )
 
 

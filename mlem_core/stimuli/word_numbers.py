@@ -70,21 +70,17 @@ def numbers_words(numbers: Cells, sentences: Cells) -> bool:
 def position_columns(
     numbers: Mapping[str, Cells], words: Mapping[str, Cells], sentences: Cells
 ) -> dict[str, str]:
-    """The columns of numbers that lead to a column of words in every row, each with that column.
+    """Columns that count to words in every row, each with the column of these; "" for none.
 
-    Numbers count from 0 or 1; columns are (n_rows,) cells by their names.
+    Without one it is as of `numbers_words`. All are (n_rows,) cells by the names of their columns.
     """
-    inside = {
-        name: cells
-        for name, cells in words.items()
-        if all(cells) and occurrences(cells, sentences)[0].all()
-    }
-    return {
-        column: name
-        for name, cells in reversed(inside.items())
-        for column, places in numbers.items()
-        if any(fits_words(places, sentences, cells, first) for first in (0, 1))
-    }
+    found = {name: "" for name, cells in numbers.items() if numbers_words(cells, sentences)}
+    for word, cells in words.items():
+        if all(cells) and occurrences(cells, sentences)[0].all():
+            for name, places in numbers.items():
+                if any(fits_words(places, sentences, cells, first) for first in (0, 1)):
+                    found[name] = word
+    return found
 
 
 def word_indices(

@@ -12,7 +12,7 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.typing import Layer, Report
 from mlem_core.extensions.candidates.candidate_search import CANDIDATES, CandidateSearch
 from mlem_core.figures.context import FigureContext
-from mlem_core.stimuli.candidates import find_added
+from mlem_core.stimuli.candidates import SURPRISAL, added_column, added_features
 from mlem_core.storage.store import Store
 from mlem_core.tasks.followups import JobType
 
@@ -43,10 +43,13 @@ def runs_with_candidates(context: FigureContext) -> dict[str, AnalysisSpec]:
     features = vars(spec).get("add")
     if search is None or features is None:
         return {}
+    # Surprisal is of one of the models.
+    entries = (*added_features(), *(f"{SURPRISAL}:{model}" for model in spec.models))
+    added = {added_column(entry): entry for entry in entries}
     runs = {}
     for name, label in zip(search.columns["candidate"], search.columns["label"], strict=True):
-        if column := find_added(name, spec.models):
-            change: dict[str, Any] = {"add": (*features, column)}
+        if name in added:
+            change: dict[str, Any] = {"add": (*features, added[name])}
             runs[f"Add {label}"] = replace(spec, **change)
     return runs
 
