@@ -80,11 +80,7 @@ class ArrayComparison:
         for name in (a, b):
             check_choice("array", name, self.layers)
         why = explain(self.analysis, self.layers[a], self.layers[b])
-        return with_intervals(why, self.analysis, self._store) if intervals else why
-
-    @property
-    def _store(self) -> Store:
-        return Store(self._folder.path)
+        return with_intervals(why, self.analysis, Store(self._folder.path)) if intervals else why
 
 
 def compare(

@@ -113,14 +113,9 @@ def _rename(job_id: str, key: str, identifiers: Sequence[str]) -> None:
     notes.change_notes(job_id, stored.store(), change)
 
 
-def _written(view: View, called: Names) -> dict[str, str]:
-    """methods.md, methods.tex and references.bib."""
-    return methods.texts(view.analysis, view.results, view.selection, called)
-
-
 def _methods_texts(view: View) -> None:
     """The methods paragraph and the references."""
-    written = _written(view, stored.names())
+    written = methods.texts(view.analysis, view.results, view.selection, stored.names())
     st.markdown(written["methods.md"])
     st.caption("As LaTeX, and the references as BibTeX; both are in the zip.")
     st.code(written["methods.tex"], language="latex", wrap_lines=True, height=200)
@@ -144,7 +139,8 @@ def _download(view: View, cards: Sequence[_Card], paper: Paper) -> None:
         if len(drawn) < len(cards):
             raise InputError("a figure is still computed; try again when it is there.")
         names = [card.name for card in cards]
-        return as_zip(names, drawn, paper, str(form), _written(view, called))
+        written = methods.texts(view.analysis, view.results, view.selection, called)
+        return as_zip(names, drawn, paper, str(form), written)
 
     name = Path(view.analysis.stimuli.name).stem
     row.download_button(

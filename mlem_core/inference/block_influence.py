@@ -23,9 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.analysis.analysis import Analysis, Selection
+from mlem_core.analysis.context import SelectionContext
 from mlem_core.analysis.similarities import check_comparable, compared, layer_input
 from mlem_core.base.resources import check_memory
-from mlem_core.base.typing import Counted, FloatArray, Report, counted, counting
+from mlem_core.base.typing import Counted, FloatArray, counted, counting
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.influence import score_influence, similarity_influence
@@ -309,29 +310,42 @@ class ComparedLayers:
         return chance_at_level(pairs, stimuli, n_permutations, values=centred, progress=progress)
 
 
-def jackknife_similarity(
-    analysis: Analysis, store: Store, selection: Selection, report: Report
-) -> SimilarityWithout:
+def jackknife_similarity(context: SelectionContext) -> SimilarityWithout:
     """The similarity of a selection and its terms, also without each block of stimuli.
 
     Raises InputError: too few sentences; representations that are no longer in the store; more
     layers than fit into memory.
     """
+    analysis, selection, report = context.analysis, context.selection, context.report
     similarity = SIMILARITIES[selection.similarity]
     check_blocks(analysis, selection)
     if not similarity.of_ranks:
         by_layer = counting(report, f"{similarity.short}", "layers")
+        store = context.required_store
         layers = ComparedLayers.from_analysis(analysis, selection, store, by_layer)
         return layers.without(counting(report, f"intervals of {similarity.short}", "blocks"))
+    steps = counting(report, f"confidence intervals of {similarity.short}", "steps")
+    return jackknife_rsa(analysis.compute_pairs(selection), resampled_blocks(context), steps)
+
+
+def resampled_blocks(context: SelectionContext, *, with_distances: bool = False) -> BlockSums:
+    """Sums of the blocks of stimuli in the selected layers; of many stimuli those of a sample.
+
+    Raises InputError: representations that are no longer in the store.
+    """
+    analysis, report = context.analysis, context.report
     by_layer = counting(report, "distances", "layers")
     pairs = LayerPairs.from_analysis(
-        analysis, selection, store, most_stimuli=PERMUTED, progress=by_layer
+        analysis,
+        context.selection,
+        context.required_store,
+        most_stimuli=PERMUTED,
+        progress=by_layer,
     )
-    blocks = BlockSums.from_pairs(
-        pairs, analysis.stimuli, progress=counting(report, "sums over pairs", "stimuli")
+    progress = counting(report, "sums over pairs", "stimuli")
+    return BlockSums.from_pairs(
+        pairs, analysis.stimuli, with_distances=with_distances, progress=progress
     )
-    steps = counting(report, f"confidence intervals of {similarity.short}", "steps")
-    return jackknife_rsa(analysis.compute_pairs(selection), blocks, steps)
 
 
 def check_blocks(analysis: Analysis, selection: Selection) -> None:

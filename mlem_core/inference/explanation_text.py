@@ -157,14 +157,10 @@ class Explanation:
 
     @cached_property
     def headline(self) -> str:
-        """The mean over groups where the two stand for some, and the `answer`."""
-        text = f"{self.group_mean} Of these, {self.answer}" if self.group_mean else self.answer
+        """The mean over groups where the two stand for some, and the `sentence` by their names."""
+        sentence = self.sentence(" and ".join(self.called))
+        text = f"{self.group_mean} Of these, {sentence}" if self.group_mean else sentence
         return text if settled(self) else f"{text} {PENDING}"
-
-    @cached_property
-    def answer(self) -> str:
-        """The `sentence` about the two layers by their names."""
-        return self.sentence(" and ".join(self.called))
 
     def sentence(self, subject: str) -> str:
         """Similarity of the two layers, and what accounts for it, in one or two sentences.

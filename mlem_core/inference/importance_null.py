@@ -156,12 +156,6 @@ class PermutedImportances:
         solution = _solve(model, pairs, statistics)
         return cls(pairs, model, solution, ScoredPairs(tuple(tests)))
 
-    @property
-    def importance(self) -> FloatArray:
-        """(n_layers, n_features) importances of the true values, means over folds."""
-        tests = self.pairs.statistics.tests
-        return permutation_importance(tests, self.solution.coef).drop.mean(axis=1)
-
     def feature_importances(
         self, feature: int, givers: IntArray, progress: Counted | None = None
     ) -> FloatArray:

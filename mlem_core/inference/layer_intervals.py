@@ -27,6 +27,7 @@ from mlem_core.inference.block_influence import (
     jackknife_fit_scores,
     jackknife_rsa,
     jackknife_similarity,
+    resampled_blocks,
 )
 from mlem_core.inference.intervals import PERMUTATIONS, LayerIntervals, Left
 from mlem_core.inference.layer_pairs import LayerPairs
@@ -58,37 +59,23 @@ def compute_layer_intervals(context: SelectionContext) -> LayerIntervals:
     Raises InputError: too few sentences; representations that are no longer in the store; more
     layers than fit into memory.
     """
-    analysis, selection, report = context.analysis, context.selection, context.report
+    analysis, selection = context.analysis, context.selection
     if selection.similarity != RSA:
         # Scores, profiles and τ are those that stand beside RSA.
         beside_rsa = LAYER_INTERVALS.get(context.reselect(similarity=RSA))
-        compared = jackknife_similarity(analysis, context.required_store, selection, report)
+        compared = jackknife_similarity(context)
         return replace(beside_rsa, similarity=selection.similarity, **_similarity_fields(compared))
     check_blocks(analysis, selection)
-    statistics = analysis.compute_pairs(selection)
     fits = FITS.get(context)
-    target = fitted_target(selection.estimator)
-    pairs = LayerPairs.from_analysis(
-        analysis,
-        selection,
-        context.required_store,
-        most_stimuli=PERMUTED,
-        progress=counting(report, "distances", "layers"),
-    )
-    blocks = BlockSums.from_pairs(
-        pairs,
-        analysis.stimuli,
-        with_distances=target == "distance",
-        progress=counting(report, "sums over pairs", "stimuli"),
-    )
+    to_distances = fitted_target(selection.estimator) == "distance"
     return intervals_from_sums(
-        statistics,
+        analysis.compute_pairs(selection),
         fits,
-        blocks,
+        resampled_blocks(context, with_distances=to_distances),
         layers=selection.layers,
         estimator=selection.estimator,
         units=Units.from_stimuli(analysis.stimuli),
-        report=report,
+        report=context.report,
     )
 
 

@@ -140,7 +140,7 @@ def _regular(moments: SetMoments, sums: ColumnSums) -> tuple[FloatArray, FloatAr
     constant = ~(diagonal > 0)
     diagonal += np.where(constant, 1.0, STABLE * diagonal)
     with_others -= columns[:, :, None] * moments.means[sums.permuted.others.numbers]
-    centred = _centred(columns, sums.with_targets, moments.rank_means)
+    centred = _centred(columns, sums.of_pairs.with_targets, moments.rank_means)
     return gram, with_others, np.where(constant[:, :, None], 0.0, centred)
 
 
@@ -148,9 +148,9 @@ def _inside(
     moments: PairMoments, fold: int, sums: ColumnSums, rank_means: FloatArray
 ) -> FloatArray:
     """(n_permutations, n_columns, n_layers) centred products over the pairs that test a fold."""
-    columns, with_ranks = sums.columns(), sums.with_targets
+    columns, with_ranks = sums.columns(), sums.of_pairs.with_targets
     if moments.untested is not None:
-        permuted = sums.permuted.select_permutations(sums.some)
+        permuted = replace(sums.permuted, givers=sums.permuted.givers[sums.some])
         inside = moments.folds[moments.untested.first] == fold
         first, second = moments.untested.first[inside], moments.untested.second[inside]
         of_pairs = permuted.sums_of_pairs(first, second, moments.untested.ranks[:, inside])

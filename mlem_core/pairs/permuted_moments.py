@@ -42,10 +42,6 @@ class PermutedFeature:
     givers: IntArray
     block: IntArray
 
-    def select_permutations(self, some: slice) -> PermutedFeature:
-        """The columns under some of the permutations."""
-        return replace(self, givers=self.givers[some])
-
     @cached_property
     def numbers(self) -> IntArray:
         """(n_columns,) numbers of the features' columns, products with others included."""
@@ -316,11 +312,6 @@ class ColumnSums(NamedTuple):
     def n_pairs(self) -> float:
         n = float(self.basis_gram[0, 0, 0])
         return n * (n - 1) / 2
-
-    @property
-    def with_targets(self) -> FloatArray:
-        """(n_permutations, n_targets, n_columns) of products of targets with the columns."""
-        return self.of_pairs.with_targets
 
     def columns(self) -> FloatArray:
         """(n_permutations, n_columns) of the columns of the permuted feature."""

@@ -281,17 +281,16 @@ def unit_sums(
         by_block = _sums_by_block(moments, tile)
         block = moments.block[rows]
         for fold in range(n_folds):
-            blocks = moments.training(fold)
-            stimuli_in_block = np.flatnonzero(blocks[block])
-            sums = by_block[blocks][:, stimuli_in_block].sum(axis=0)
-            products = _column_products(columns, rows[stimuli_in_block], sums)
-            training[fold] += _added(of_rows[:, stimuli_in_block], products)
-            blocks = moments.tested(fold)
-            stimuli_in_block = np.flatnonzero(blocks[block])
-            sums = by_block[blocks][:, stimuli_in_block].sum(axis=0)
-            products = _column_products(columns, rows[stimuli_in_block], sums)
-            tested[fold, :, :D] += _added(of_rows[:, stimuli_in_block], products[:, :D])
-            tested[fold, :, D:] += _added(of_rows[:, stimuli_in_block], products[:, D + L :])
+            for totals, blocks in (
+                (training, moments.training(fold)),
+                (tested, moments.tested(fold)),
+            ):
+                stimuli_in_block = np.flatnonzero(blocks[block])
+                sums = by_block[blocks][:, stimuli_in_block].sum(axis=0)
+                products = _column_products(columns, rows[stimuli_in_block], sums)
+                if totals is tested:
+                    products = np.delete(products, np.arange(D, D + L), axis=1)
+                totals[fold] += _added(of_rows[:, stimuli_in_block], products)
             inside = of_ranks[stimuli_in_block][:, :, blocks[moments.block]]
             tested_ranks[fold] += _added(
                 of_rows[:, stimuli_in_block], inside @ np.swapaxes(inside, 1, 2)

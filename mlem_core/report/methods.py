@@ -87,6 +87,7 @@ def methods_paragraph(
     versions = {name: version for name, version in manifest["versions"].items() if version}
     units, of_no_text = Units.from_stimuli(analysis.stimuli), analysis.stimuli.level == "stimulus"
     errors, folds = results.pair_errors, results.folds["fold"]
+    special_tokens = [f["special_tokens"] for f in models.values() if "special_tokens" in f]
     n_layers = len(results.similarity_rsa)
     text = _template().render(
         results=results,
@@ -101,13 +102,7 @@ def methods_paragraph(
         **_features(manifest, results, names),
         models=[_model(name, facts, sorted(layers[name]), names) for name, facts in models.items()],
         pooling=sorted({str(facts["pooling"]) for facts in models.values() if "file" not in facts}),
-        special_tokens=sorted(
-            {
-                str(facts["special_tokens"]["choice"])
-                for facts in models.values()
-                if "special_tokens" in facts
-            }
-        ),
+        special_tokens=sorted({str(choice["choice"]) for choice in special_tokens}),
         distance=distance_named(spec.distance).phrase,
         given=[names.model(name) for name in spec.precomputed if name in models],
         n_terms=results.weights["feature"].nunique(),

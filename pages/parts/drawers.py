@@ -94,36 +94,27 @@ def _pairs(view: View) -> None:
 
 def _show_pairs(pairs: pd.DataFrame, a: str, b: str, *, words: bool) -> None:
     """The pairs as a table: words in their sentences, or sentences."""
-    table = pd.DataFrame(
-        {
-            "first": pairs["first_text"] if words else pairs["first_sentence"],
-            "second": pairs["second_text"] if words else pairs["second_sentence"],
-            f"apart in {a}": pairs["distance_a"],
-            f"apart in {b}": pairs["distance_b"],
-            "contribution": pairs["contribution"] * 1e6,
-        }
-    )
+    texts = {"first_sentence": "first", "second_sentence": "second"}
     if words:
-        table.insert(1, "in", pairs["first_sentence"])
-        table.insert(3, "in ", pairs["second_sentence"])
+        texts = {"first_text": "first", "first_sentence": "in", "second_text": "second"}
+        texts["second_sentence"] = "in"
     shares: dict[str, Any] = {
-        f"apart in {layer}": st.column_config.ProgressColumn(
-            f"apart in {letter}", format="percent", min_value=0.0, max_value=1.0,
+        f"distance_{side}": st.column_config.ProgressColumn(
+            f"apart in {side.upper()}", format="percent", min_value=0.0, max_value=1.0,
             help="The share of all pairs that are nearer to one another in "
             f"{stored.layer_title(layer)}.",
         )
-        for letter, layer in zip("AB", (a, b), strict=True)
+        for side, layer in zip("ab", (a, b), strict=True)
     }  # fmt: skip
+    contribution = st.column_config.NumberColumn(
+        format="%.2f", help="What this one pair adds to the similarity, in millionths."
+    )
     st.dataframe(
-        table,
+        pairs.assign(contribution=pairs["contribution"] * 1e6),
         hide_index=True,
         key="pairs behind",
-        column_config={
-            **shares,
-            "contribution": st.column_config.NumberColumn(
-                format="%.2f", help="What this one pair adds to the similarity, in millionths."
-            ),
-        },
+        column_order=[*texts, *shares, "contribution"],
+        column_config={**texts, **shares, "contribution": contribution},
     )
 
 

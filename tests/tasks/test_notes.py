@@ -302,7 +302,7 @@ def test_the_readme_has_the_numbers_of_the_example(example, tmp_path):
     assert f"RSA of {fraction(why.value)} (95 % CI {fraction(low)} to {fraction(high)}," in text
     # The shares of the sentence, with their intervals, in its order; they add up to 100 %.
     percents = re.compile(r"\d+(?= to \d+ %| %(?! CI))")
-    assert percents.findall(text) == percents.findall(why.answer)
+    assert percents.findall(text) == percents.findall(why.headline)
     assert ("by value" in text) == ("by value" in why.coding)
 
 

@@ -75,9 +75,7 @@ def jackknife_terms(context: SelectionContext) -> Left:
     of (n_blocks, n_features + 2, n_layers, n_layers): the features, "unexplained" and the
     similarity; that alone where it has no terms
     """
-    plain = replace(context.selection, interactions=False)
-    store, report = context.required_store, context.report
-    compared = jackknife_similarity(context.analysis, store, plain, report)
+    compared = jackknife_similarity(context.reselect(interactions=False))
     left = (compared.terms_without, compared.values_without[:, None])
     return Left(np.concatenate(left, axis=1), compared.sizes)
 
