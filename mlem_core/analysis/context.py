@@ -280,11 +280,5 @@ def _fits_of_selection(context: SelectionContext, fits: Fits) -> Fits:
 
 
 FITS = Stage[Fits](
-    "fits",
-    4,
-    Fits,
-    compute_fits,
-    narrow=_fits_of_selection,
-    join=join_fits,
-    by_layer=_is_slow,
+    "fits", 4, Fits, compute_fits, narrow=_fits_of_selection, join=join_fits, by_layer=_is_slow
 )

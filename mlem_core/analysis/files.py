@@ -218,10 +218,7 @@ def build_manifest(
             "python": platform.python_version(),
             **{package: installed_version(package) for package in PACKAGES},
         },
-        "machine": {
-            "platform": platform.platform(),
-            "cores": cores(),
-        },
+        "machine": {"platform": platform.platform(), "cores": cores()},
     }
 
 

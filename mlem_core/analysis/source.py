@@ -46,12 +46,7 @@ class StimulusChoices:
     detected or guessed, and `StimulusSet.notes` of what was read says how.
     """
 
-    stimuli: str = option(
-        "probing",
-        "Stimulus set",
-        _stimuli_help,
-        metavar="FILE|NAME",
-    )
+    stimuli: str = option("probing", "Stimulus set", _stimuli_help, metavar="FILE|NAME")
     _: KW_ONLY
     sep: str | None = option(
         None,

@@ -12,11 +12,7 @@ import numpy as np
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.parallel import cores, each, one_thread_each
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.estimators.normal_equations import (
-    NOT_APART,
-    normal_equations,
-    value_weights,
-)
+from mlem_core.estimators.normal_equations import NOT_APART, normal_equations, value_weights
 from mlem_core.estimators.registry import Solution, Solver, check_numbers
 from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.pairs.scored_pairs import ScoredPairs

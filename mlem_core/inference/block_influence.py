@@ -187,11 +187,7 @@ def jackknife_scores(pairs: LayerPairs, estimator: str, blocks: Blocks) -> Float
 
 
 def jackknife_fit_scores(
-    blocks: BlockSums,
-    fits: Fits,
-    n_pairs: int,
-    target: str | None,
-    progress: Counted | None = None,
+    blocks: BlockSums, fits: Fits, n_pairs: int, target: str | None, progress: Counted | None = None
 ) -> FloatArray:
     """(n_blocks, n_layers, 1 + n_parts) held-out ρ and importances of fits without each block.
 
@@ -238,11 +234,7 @@ class ComparedLayers:
 
     @classmethod
     def from_analysis(
-        cls,
-        analysis: Analysis,
-        selection: Selection,
-        store: Store,
-        progress: Counted | None = None,
+        cls, analysis: Analysis, selection: Selection, store: Store, progress: Counted | None = None
     ) -> ComparedLayers:
         """Layers of a selection, from the representations in the store.
 

@@ -303,9 +303,7 @@ def _pair_key(context: SelectionContext) -> dict[str, Any]:
         return analysis.key(selection.layers, similarity=name)
     # No metric is fitted; the key names that of the analysis.
     fitted = replace(
-        selection,
-        estimator=analysis.spec.estimator,
-        interactions=analysis.pairs.interactions,
+        selection, estimator=analysis.spec.estimator, interactions=analysis.pairs.interactions
     )
     return analysis.key(fitted, similarity=name)
 

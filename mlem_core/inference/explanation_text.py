@@ -292,9 +292,7 @@ def _terminal_text(why: Explanation) -> list[str]:
 
 
 def tested_similarities(
-    analysis: Analysis,
-    intervals: LayerIntervals,
-    layers: Sequence[Layer],
+    analysis: Analysis, intervals: LayerIntervals, layers: Sequence[Layer]
 ) -> FamilyOfTests:
     """`similarity_table` in which the interval of the most similar two is that of `as_chosen`.
 

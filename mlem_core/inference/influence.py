@@ -400,11 +400,7 @@ class _ScoreGradient(NamedTuple):
 
 
 def _weight_sensitivity(
-    columns: PairColumns,
-    gram: FloatArray,
-    moment: FloatArray,
-    weights: FloatArray,
-    strength: float,
+    columns: PairColumns, gram: FloatArray, moment: FloatArray, weights: FloatArray, strength: float
 ) -> FloatArray:
     """(n_columns, n_columns) derivatives of ridge weights by `moment`, those of 0 held.
 

@@ -161,10 +161,5 @@ def _pairs_key(context: SelectionContext, term: str, most: bool = True) -> dict[
 
 
 PAIR_CONTRIBUTIONS = Stage[pd.DataFrame](
-    "pairs-behind",
-    3,
-    pd.DataFrame,
-    compute_pair_contributions,
-    key=_pairs_key,
-    unpack=_with_texts,
+    "pairs-behind", 3, pd.DataFrame, compute_pair_contributions, key=_pairs_key, unpack=_with_texts
 )

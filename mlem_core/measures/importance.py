@@ -27,11 +27,7 @@ from mlem_core.base.labels import Names
 from mlem_core.base.parallel import cores, each, one_thread_each
 from mlem_core.base.text import minus
 from mlem_core.base.typing import FloatArray, Layer
-from mlem_core.estimators.registry import (
-    FoldFits,
-    check_values,
-    estimator_named,
-)
+from mlem_core.estimators.registry import FoldFits, check_values, estimator_named
 from mlem_core.estimators.ridge_solver import ALPHAS, BETAS
 from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.measures.similarity import correlations_of_predictions
@@ -214,9 +210,7 @@ class Fits(NamedTuple):
 
 
 def fitted(
-    pairs: PairStatistics,
-    estimator: str = "ridge",
-    training_pairs: TrainingPairs | None = None,
+    pairs: PairStatistics, estimator: str = "ridge", training_pairs: TrainingPairs | None = None
 ) -> Fits:
     """The fits and importances of all layers: what a redraw of the profiles needs.
 

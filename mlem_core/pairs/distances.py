@@ -428,10 +428,7 @@ for _distance in (
     ),
     _angular("cosine", unit_rows, "zeros only"),
     Distance(
-        "manhattan",
-        tile=cityblock,
-        along=partial(_fill_along, cityblock=True),
-        as_given=True,
+        "manhattan", tile=cityblock, along=partial(_fill_along, cityblock=True), as_given=True
     ),
     _angular("correlation", unit_centred_rows, "one and the same value"),
     Distance(

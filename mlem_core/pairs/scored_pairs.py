@@ -383,10 +383,7 @@ class FoldPairsIndex:
         return np.concatenate(sums).astype(np.float64), squares
 
     def with_layers(
-        self,
-        rank_sums: FloatArray,
-        rank_squares: FloatArray,
-        designs: Sequence[int] | None = None,
+        self, rank_sums: FloatArray, rank_squares: FloatArray, designs: Sequence[int] | None = None
     ) -> FoldPairs:
         """The pairs with the ranks of layers.
 

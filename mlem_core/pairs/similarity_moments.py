@@ -13,11 +13,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.typing import Counted, FloatArray, IntArray
 from mlem_core.pairs.designs import PairDesign
-from mlem_core.pairs.moment_sums import (
-    blocks_of_folds,
-    layer_moments,
-    products_of_layers,
-)
+from mlem_core.pairs.moment_sums import blocks_of_folds, layer_moments, products_of_layers
 from mlem_core.pairs.moments import PairMoments
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.ranks import IN_MEMORY_BYTES, NumbersInFile, correlations

@@ -198,11 +198,7 @@ class AnalysisTables:
 
 
 def analysis_tables(
-    analysis: Analysis,
-    results: Results,
-    options: TableOptions,
-    store: Store,
-    progress: Report,
+    analysis: Analysis, results: Results, options: TableOptions, store: Store, progress: Report
 ) -> AnalysisTables:
     """All tables of an analysis; what is in the store is not computed again.
 

@@ -32,12 +32,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
 """
 _HOLDER = '<div class="holder" style="container-type: inline-size"></div>'
 # The views of all layers, the first one shown, each with the figure that is its export.
-VIEWS = {
-    "heatmap": "similarity",
-    "map": "layer_maps",
-    "profiles": "profiles",
-    "scatter": "compare",
-}
+VIEWS = {"heatmap": "similarity", "map": "layer_maps", "profiles": "profiles", "scatter": "compare"}
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 SOON, OFTEN = 1.0, 3.0  # seconds until maps are made, and between two looks at some work
 
@@ -124,11 +119,7 @@ def _wait(shown: FigureContext, work: Followup | None) -> None:
 
 
 def _arrive(
-    shown: FigureContext,
-    work: Followup | None,
-    maps: list[Any],
-    progress: str,
-    looked: list[bool],
+    shown: FigureContext, work: Followup | None, maps: list[Any], progress: str, looked: list[bool]
 ) -> None:
     """Draw the canvas anew once what it lacked is there, or its work has gone on.
 

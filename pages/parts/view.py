@@ -81,10 +81,7 @@ class View(SelectionContext):
     def shown(self, **options: str) -> FigureContext:
         """Context of the view's figures, by what is chosen now; `options` stand beside that."""
         drawing = FigureOptions(
-            self.chosen_pair,
-            names=stored.names(),
-            options=self.options(**options),
-            screen=True,
+            self.chosen_pair, names=stored.names(), options=self.options(**options), screen=True
         )
         of = self.analysis, self.selection, self.store
         return FigureContext(*of, patient=self.patient, memory=self.memory, drawing=drawing)

@@ -8,10 +8,7 @@ EXTENSION = Extension(
     name="stimulus_maps",
     title="Maps of the stimuli",
     sentence="How a layer lays out the stimuli: those that lie close are represented similarly.",
-    entries={
-        "canvas maps": (f"{_HERE}.canvas",),
-        "figure": (f"{_HERE}.figures",),
-    },
+    entries={"canvas maps": (f"{_HERE}.canvas",), "figure": (f"{_HERE}.figures",)},
     exports={"stimulus_map": f"{_HERE}.computation:stimulus_map"},
     example=f"{_HERE}.computation:compute_for_example",
     panels=(

@@ -6,10 +6,7 @@ EXTENSION = Extension(
     name="value_coding",
     title="Distances between the values of a feature",
     sentence="How far apart a layer puts every two values of a feature that is coded by value.",
-    entries={
-        "result table": (f"{__name__}.computation",),
-        "figure": (f"{__name__}.figures",),
-    },
+    entries={"result table": (f"{__name__}.computation",), "figure": (f"{__name__}.figures",)},
     panels=(
         Panel(
             screen="profiles",

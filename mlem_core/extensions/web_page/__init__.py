@@ -17,19 +17,12 @@ EXTENSION = Extension(
             "profiles, the tables and the methods. Nothing in it is fetched from elsewhere. The "
             "zip has all tables and figures, the methods, the stimuli and manifest.json for "
             "rerun.",
-            examples=(
-                "export results --html explorer.html",
-                "export results --zip all.zip",
-            ),
+            examples=("export results --html explorer.html", "export results --zip all.zip"),
             add_options=f"{_HERE}.command:add_options",
             run=f"{_HERE}.command:export",
         ),
     ),
     panels=(
-        Panel(
-            screen="downloads",
-            title="One page",
-            show="pages.parts.page_download:offer_page",
-        ),
+        Panel(screen="downloads", title="One page", show="pages.parts.page_download:offer_page"),
     ),
 )
