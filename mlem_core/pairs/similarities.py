@@ -62,7 +62,6 @@ class Similarity:
     called : the same in a sentence, after "the"
     title, unit : what matrices of it are called, and what their numbers are
     statistic : what its numbers of a pair are, in a sentence
-    source : where it is from
     distance : the neural distance that it is of; None is that of the analysis
     sparse : whether most values of pairs are 0
     aligned : the similarity of the components of two layers, where it is no sum over pairs
@@ -82,7 +81,6 @@ class Similarity:
     title: str
     unit: str
     statistic: str
-    source: str
     distance: str | None = None
     sparse: bool = False
     aligned: Aligned | None = None
@@ -161,7 +159,7 @@ RSA = "rsa"
 
 SIMILARITIES.register(
     Similarity(
-        RSA,
+        RSA,  # Salle et al. 2024, section 4
         _ranks,
         2,
         short="RSA",
@@ -170,7 +168,6 @@ SIMILARITIES.register(
         title="by neural distances",
         unit="RSA, ρ",
         statistic="the rank of the distance",
-        source="Salle et al. 2024, section 4",
         of_ranks=True,
     )
 )

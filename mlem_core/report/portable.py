@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -107,10 +108,7 @@ def _changed(value: Any, change: Callable[[str], str]) -> Any:
 
 def _changed_table(table: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
     """The table with each text in its cells and headings changed."""
-
-    def changed(cell: Any) -> Any:
-        return change(cell) if isinstance(cell, str) else cell
-
+    changed = partial(_changed, change=change)
     columns = {
         name: table[name].map(changed)
         for name in table.columns

@@ -58,7 +58,7 @@ def nearest_neighbours(squared: FloatArray) -> PairValues:
 
 for _similarity in (
     Similarity(
-        "cka",
+        "cka",  # Song et al. 2012; Székely and Rizzo 2014; Kornblith et al. 2019
         u_centred_distances,
         4,
         short="CKA",
@@ -67,12 +67,11 @@ for _similarity in (
         title="by squared distances",
         unit="CKA",
         statistic="the squared Euclidean distance, U-centred",
-        source="Song et al. 2012; Székely and Rizzo 2014; Kornblith et al. 2019",
         distance="euclidean",
         settings=_SETTINGS,
     ),
     Similarity(
-        "neighbours",
+        "neighbours",  # Huh et al. 2024
         nearest_neighbours,
         NEIGHBOURS + 2,
         short="overlap",
@@ -81,12 +80,11 @@ for _similarity in (
         title="by nearest neighbours",
         unit="calibrated overlap",
         statistic=f"being among the {NEIGHBOURS} nearest neighbours",
-        source="Huh et al. 2024",
         sparse=True,
         settings=_SETTINGS,
     ),
     Similarity(
-        "procrustes",
+        "procrustes",  # Schönemann 1966
         None,
         2 * STIMULI_A_COMPONENT,
         short="Procrustes",
@@ -95,13 +93,12 @@ for _similarity in (
         title="by rotation (Procrustes)",
         unit="held-out Procrustes similarity",
         statistic=_ALIGNED.format("the layers are alike when one is turned onto the other"),
-        source="Schönemann 1966",
         aligned=procrustes,
         components=components,
         settings=_SETTINGS,
     ),
     Similarity(
-        "cca",
+        "cca",  # Hotelling 1936; Raghu et al. 2017
         None,
         2 * STIMULI_A_COMPONENT,
         short="CCA",
@@ -110,7 +107,6 @@ for _similarity in (
         title="by canonical correlations (CCA)",
         unit="held-out canonical correlation",
         statistic=_ALIGNED.format("the directions of the layers that go together do so"),
-        source="Hotelling 1936; Raghu et al. 2017",
         aligned=cca,
         components=components,
         settings=_SETTINGS,
