@@ -150,7 +150,7 @@ def test_weights_of_an_estimator_of_single_pairs_are_held(planted, tmp_path):
 
 def test_of_many_stimuli_intervals_are_from_a_sample(planted, intervals, monkeypatch, tmp_path):
     """Half of the stimuli: errors are nearly those of all."""
-    monkeypatch.setattr("mlem_core.inference.layer_intervals.PERMUTED", 80)
+    monkeypatch.setattr("mlem_core.inference.block_influence.PERMUTED", 80)
     found = LAYER_INTERVALS.get(
         SelectionContext.from_analysis(planted.analysis, Store(tmp_path / "cache"))
     )
