@@ -21,7 +21,7 @@ SHELL = {
     "__main__.py": 100,
     "cli": 1_200,
     "extending.py": 400,
-    "figures": 4_700,
+    "figures": 4_600,
     "report": 1_700,
     "tasks": 1_900,
     "pages": 5_700,
