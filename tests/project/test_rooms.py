@@ -34,7 +34,7 @@ EXTENSIONS = {
     "rank_estimators": 900,
     "repeated_measures": 200,
     "replication": 500,
-    "systems": 3_900,  # to come to 3,000
+    "systems": 3_800,  # to come to 3,000
     "web_page": 400,
 }
 EXTENSION = 1_000  # of one that is not in the table
