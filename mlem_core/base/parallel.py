@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 from threadpoolctl import ThreadpoolController
 
 T = TypeVar("T")
-LARGE = 2**20
 # Called before each piece of work that is shared out; it may raise to give up.
 _check: ContextVar[Callable[[], None] | None] = ContextVar("check", default=None)
 
@@ -77,11 +76,6 @@ def cores() -> int:
 def map_on_all_cores(call: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
     """`call` of each item, shared out among the cores (NumPy works outside Python's lock)."""
     return each(call, items, cores())
-
-
-def if_large(size: int) -> int:
-    """Number of threads for work on so many numbers; short calls would only wait."""
-    return cores() if size > LARGE else 1
 
 
 def each(call: Callable[[Any], T], items: Iterable[Any], threads: int) -> list[T]:

@@ -39,13 +39,6 @@ def free_memory() -> int:
     return free
 
 
-def free_disk(folder: Path) -> int:
-    """Bytes that the disk of a folder, which may not be there yet, still has."""
-    while not folder.exists():
-        folder = folder.parent
-    return shutil.disk_usage(folder).free
-
-
 def check_memory(n_bytes: float, what: str, advice: str) -> None:
     """Raise InputError where that much memory is not free; `advice` is what to change."""
     free = free_memory()
@@ -66,10 +59,11 @@ def give_back_memory() -> None:
 def check_free(folder: Path, memory: float, disk: float, what: str, advice: str) -> None:
     """Raise InputError where that much memory, or disk of a folder of a store, is not free.
 
-    `advice` is what to change.
+    The folder may not be there yet; `advice` is what to change.
     """
     check_memory(memory, what, advice)
-    free = free_disk(folder)
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    free = shutil.disk_usage(there).free
     if disk > free:
         raise InputError(
             f"{what} needs about {disk / GB:.1f} GB of disk in {str(folder)!r}, and "

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import each, if_large
+from mlem_core.base.parallel import cores, each
 from mlem_core.base.parameters import Registry
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
@@ -27,6 +27,8 @@ from mlem_core.extending import Reference, entry_modules, resolve
 from mlem_core.pairs.columns import AUTO
 from mlem_core.pairs.scored_pairs import feature_ceilings
 from mlem_core.pairs.statistics import PairStatistics
+
+LARGE = 2**20  # threads for fewer numbers would only wait
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,8 @@ def tested_fits(
     pairs: PairStatistics, weights: FloatArray, alpha: FloatArray | None = None
 ) -> FoldFits:
     """Held-out scores of weights (n_layers, n_folds, n_columns), each fold's on its own pairs."""
-    threads = if_large(sum(fold.rank_sums.size for fold in pairs.tests.folds))
+    size = sum(fold.rank_sums.size for fold in pairs.tests.folds)
+    threads = cores() if size > LARGE else 1
     scores = each(
         lambda k: pairs.tests.folds[k].scores(weights[:, k, None]), range(pairs.n_folds), threads
     )

@@ -88,11 +88,6 @@ def layer_models(context: SelectionContext, options: Options) -> Iterable[str]:
     return [model for model, _ in context.selection.layers]
 
 
-def no_models(context: SelectionContext, options: Options) -> Iterable[str]:
-    """Models of work that reads no representations."""
-    return ()
-
-
 @dataclass(frozen=True)
 class JobType:
     """Type of background work.
@@ -126,7 +121,9 @@ JOB_TYPES: dict[str, JobType] = {
         lambda context, options: IMPORTANCE_CHANCE.get(context), title="importances by chance"
     ),
     "fits": JobType(
-        lambda context, options: FITS.get(context), models=no_models, title="metric models"
+        lambda context, options: FITS.get(context),
+        models=lambda context, options: (),
+        title="metric models",
     ),
     "similarity": JobType(
         lambda context, options: SIMILARITY.get(context, name=options["name"]),

@@ -185,7 +185,7 @@ def test_layers_have_the_numbers_that_each_has_alone_with_any_share_of_the_work(
         features = features_of(grouped)
         together, importance = fitted(statistics_of(features, [LAYER, other], FOLDS))
         with monkeypatch.context() as patch:
-            patch.setattr("mlem_core.base.parallel.LARGE", 0)
+            patch.setattr("mlem_core.estimators.registry.LARGE", 0)
             patch.setattr("mlem_core.pairs.ranks.AT_ONCE", 1)
             patch.setattr("mlem_core.pairs.scored_pairs.MOST_VALUES", 0)
             alone, its_importance = fitted(statistics_of(features, [other], FOLDS))

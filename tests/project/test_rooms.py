@@ -4,7 +4,7 @@ from helpers.repository import ROOT
 
 # Each limit is what is there, up to the next hundred; they only go down.
 KERNEL = {
-    "base": 2_100,
+    "base": 2_000,
     "storage": 700,
     "stimuli": 4_400,
     "representations": 3_400,
@@ -23,7 +23,7 @@ SHELL = {
     "extending.py": 400,
     "figures": 4_600,
     "report": 1_700,
-    "tasks": 1_900,
+    "tasks": 1_800,
     "pages": 5_700,
 }
 EXTENSIONS = {

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -268,7 +269,7 @@ def test_memory_and_disk_that_will_not_do_are_said_first(spec, tmp_path, monkeyp
     with monkeypatch.context() as patch, refused("pairs of stimuli", "1,000", "--pairs"):
         patch.setattr("mlem_core.analysis.layer_statistics.MOST_PAIRS", 1_000)
         run(spec, Store(tmp_path / "store"), progress=False)
-    monkeypatch.setattr(room, "free_disk", lambda folder: 1_000)
+    monkeypatch.setattr(room.shutil, "disk_usage", lambda folder: SimpleNamespace(free=1_000))
     monkeypatch.setattr("mlem_core.analysis.layer_statistics.IN_MEMORY_BYTES", 10)
     with refused("disk", "fewer pairs", "MLEM_CACHE"):
         run(spec, Store(tmp_path / "store"), progress=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 from mlem_core.analysis.context import SelectionContext
 from mlem_core.extensions.web_page.page import write_page
 from mlem_core.figures.context import FigureContext, FigureOptions
-from mlem_core.tasks.followups import JobType, Options, no_models
+from mlem_core.tasks.followups import JobType, Options
 
 PAGE = "explorer.html"
 
@@ -25,4 +25,4 @@ def _page(context: SelectionContext, options: Options, folder: Path) -> None:
     )
 
 
-JOB = JobType(write=_page, models=no_models)
+JOB = JobType(write=_page, models=lambda context, options: ())
