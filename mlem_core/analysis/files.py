@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -132,8 +133,9 @@ def _folder_identity(folder: Path) -> _About:
 def _array(file: Path) -> Any:
     try:
         return np.load(file, allow_pickle=False)
-    except EOFError as error:
-        raise OSError(f"{file} is empty") from error
+    except (EOFError, SyntaxError, TokenError) as error:
+        # NumPy takes a header that it cannot read for Python, and breaks it into tokens.
+        raise OSError(f"{file} is no array: {error}") from error
 
 
 def load_analysis(folder: Path | str) -> Analysis:

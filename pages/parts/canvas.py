@@ -33,6 +33,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
 _HOLDER = '<div class="holder" style="container-type: inline-size"></div>'
 # The views of all layers, the first one shown, each with the figure that is its export.
 VIEWS = {"heatmap": "similarity", "map": "layer_maps", "profiles": "profiles", "scatter": "compare"}
+_EXPORTED = "canvas "  # before the name of its figure whose dialog of export is open
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 SOON, OFTEN = 1.0, 3.0  # seconds until maps are made, and between two looks at some work
 
@@ -71,8 +72,8 @@ def show_views(view: View) -> None:
         else:
             choices.put_all({"detail": ["pairs"], "term": [detail]})
 
-    def keep_figure() -> None:
-        st.session_state["figure to export"] = event("figure")
+    def open_export() -> None:
+        st.session_state[exporting.OPEN] = _EXPORTED + event("figure")
 
     show(
         "views",
@@ -81,9 +82,12 @@ def show_views(view: View) -> None:
         on_pair_change=lambda: select_pair(view, *event("pair")),
         on_view_change=lambda: choices.put("view", [event("view")]),
         on_details_change=open_details,
-        on_figure_change=keep_figure,
+        on_figure_change=open_export,
     )
-    if figure := st.session_state.pop("figure to export", ""):
+    # The dialog is drawn until one closes it: what arrives meanwhile draws the page anew.
+    exported = st.session_state.get(exporting.OPEN, "")
+    if exported.startswith(_EXPORTED):
+        figure = exported.removeprefix(_EXPORTED)
         exporting.export_dialog(view, VIEWS.get(figure, figure), similarity=chosen_similarity())
     _wait(shown, work)
 

@@ -179,6 +179,13 @@ def test_a_damaged_result_is_never_shown_and_made_again(job, analysis, seed, eac
     assert not list(problems(job, analysis, seed, each))
 
 
+@for_each("damage", (b"),", b"(("), (b"{'d", b"''d"))
+def test_a_header_that_numpy_cannot_break_into_tokens(job, damage):
+    file = job.folder / "result" / "rsa.npy"
+    file.write_bytes(file.read_bytes().replace(*damage, 1))
+    assert job.contents() is None
+
+
 def test_work_on_an_analysis_is_never_shown_damaged(tmp_path):
     task = followups.get_followup("chance", "0" * 16, {"x": 1}, Store(tmp_path / "store"))
 

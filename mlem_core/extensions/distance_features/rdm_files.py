@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
+from tokenize import TokenError
 from typing import NamedTuple
 
 import numpy as np
@@ -67,7 +68,7 @@ def _array(data: bytes, what: str) -> FloatArray:
     file = io.BytesIO(data)
     array = None
     with contextlib.suppress(
-        ValueError, EOFError, OSError, SyntaxError, MemoryError, OverflowError
+        ValueError, EOFError, OSError, SyntaxError, TokenError, MemoryError, OverflowError
     ):
         array = np.load(file, allow_pickle=False)
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiub" or file.read(1):
