@@ -35,7 +35,8 @@ WORDS = """() => {
       range.selectNodeContents(node);
       const box = range.getBoundingClientRect();
       const shown = host?.checkVisibility({ visibilityProperty: true, opacityProperty: true });
-      if (shown && box.width > 1 && box.height > 1 && box.top < innerHeight && box.bottom > 0)
+      const icon = host?.closest('[data-testid="stIconMaterial"]'), { x, y } = box;
+      if (shown && !icon && box.width > 1 && box.height > 1 && y < innerHeight && box.bottom > 0 && x >= 0)
         words.push(...node.textContent.trim().split(/\\s+/).filter(word => /\\p{L}/u.test(word)));
     } else if (!["STYLE", "SCRIPT", "OPTION", "TITLE"].includes(node.nodeName)) {
       for (const child of [...(node.shadowRoot?.childNodes ?? []), ...node.childNodes]) walk(child);
@@ -121,7 +122,7 @@ def first_visit(page: Page, url: str, stories: Stories) -> None:
         page.wait_for_url("**/?*b=*", wait_until="commit")
         settled(page)
     with stories.told("a figure for a paper (PDF)", 2):
-        page.get_by_role("button", name="This figure").first.click()
+        page.get_by_role("button", name="Export this figure").first.click()
         with page.expect_download(timeout=START) as download:
             page.get_by_role("button", name="Download PDF").click(timeout=START)
         download.value.path()

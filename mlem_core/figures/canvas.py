@@ -218,10 +218,10 @@ def _dominated(context: FigureContext) -> list[str]:
 def _similarity(context: FigureContext) -> list[dict[str, Any]]:
     """The two matrices: name, label, values, and the cells where chance gives as much."""
     results, other, tested = context.results, context.compared, context.similarity_tests
-    square, name, label = results.similarity_rsa, "RSA", "Similarity of layers"
+    square, name, label = results.similarity_rsa, "RSA", "by neural distances"
     if other is not None:
         square, name, tested = other.square, other.similarity.short, None
-        label = f"Similarity ({name})"
+        label = "by similarity"
     distances, profiles = list[list[int]](), list[list[int]]()
     if tested is not None:
         table, places = tested.table, {layer: place for place, layer in enumerate(square.index)}

@@ -30,16 +30,15 @@ MOST = "add most"
 
 def show_drawers(view: View) -> None:
     """A drawer of what is known of the two layers; all are closed at first."""
-    level = view.analysis.stimuli.level
     drawers: dict[str, tuple[str, Callable[[View], None]]] = {
-        "pairs": (f"Pairs of {'words' if level == 'word' else f'{level}s'}", _pairs),
+        "pairs": ("Pairs", _pairs),
         **{
             panel.part or panel.figure: (panel.title, partial(exporting.show_panel, panel=panel))
             for panel in extending.panels("details")
         },
         "checks": ("Checks", _checks),
         "how": ("How computed", _how),
-        "stimuli": (sentence_case(f"the {level}s"), _stimuli),
+        "stimuli": (sentence_case(f"{view.analysis.stimuli.level}s"), _stimuli),
     }
     name = choices.choose_detail({name: title for name, (title, _) in drawers.items()})
     if name:

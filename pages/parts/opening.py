@@ -92,11 +92,8 @@ def _question(url_path: str, analysis: Analysis) -> str:
     """What a page is for, with what can be clicked on it."""
     if url_path != "explore":
         return f"### {SCREENS[url_path].title}"
-    what = many(len(analysis.stimuli), analysis.stimuli.level)
-    return (
-        f"**What makes two models think alike?** :gray[Each cell compares how two layers represent "
-        f"{plain(what)}. Click one.]"
-    )
+    what = plain(many(len(analysis.stimuli), analysis.stimuli.level))
+    return f"**What makes two models think alike?** :gray[Click a cell: two layers on {what}.]"
 
 
 def n_models() -> int:

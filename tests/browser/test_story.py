@@ -62,7 +62,7 @@ def test_from_an_upload_over_its_finding_to_a_saved_file(app, page, small_csv, t
     expect(page.locator(".wait:visible")).to_have_count(0, timeout=START)
     until_shown(page, {"noun", "length", "note"}, set())
     # What stands in the cells is text.
-    open_drawer(page, "The words")
+    open_drawer(page, "Words")
     assert page.evaluate("window.hacked") is None
     assert page.locator('img[src="x"]').count() == 0
     # Three clicks: the view, what is below it, and the file.
@@ -253,7 +253,7 @@ def test_features_a_pair_and_export_by_keyboard(app, page):
     page.keyboard.press("ArrowRight")
     page.wait_for_url(re.compile("view=profiles"))
     settled(page)
-    tab_to(page, "This figure")
+    tab_to(page, "^Export this figure|⤓ Export")
     page.keyboard.press("Enter")
     expect(page.get_by_role("radio", name="CSV", exact=True)).to_be_visible()
     settled(page)

@@ -132,7 +132,7 @@ def test_a_first_visit_finds_the_finding_of_the_example(shipped, example):
     assert screen.errors == [] and screen.figures == {} and screen.job == "example"
     # One sentence says what is there; the drawers of the two layers are closed.
     assert "What makes two models think alike?" in screen.said
-    assert f"two layers represent {len(example.stimuli):,} words" in screen.said
+    assert f"two layers on {len(example.stimuli):,} words" in screen.said
     assert screen.widget("button_group", "choice detail").value is None
     shown, pair = screen.canvas, example.most_alike()
     assert screen.pair == ("mini-gpt2, seed 1, layer 6", "mini-mamba, seed 1, layer 11")
@@ -357,7 +357,7 @@ def test_nothing_speaks_of_words_where_stimuli_are_none(store, tmp_path):
     texts += drawers["how"].widget("button_group", "choice detail").options
     images = drawers["stimuli"].app.dataframe[0].value["image"]
     assert images[3].startswith("data:image/jpeg;base64,") and images.notna().sum() == 1
-    assert "represent 60 stimuli" in drawers["how"].said
+    assert "two layers on 60 stimuli" in drawers["how"].said
     form = Screen("new").upload(path).press("step models").widget("selectbox", "Folds over")
     texts += [*form.options, form.help]
     with zipfile.ZipFile(write_archive(job.analysis(), tmp_path / "all.zip", store)) as files:

@@ -29,7 +29,7 @@ EXTENSION = Extension(
     panels=(
         Panel(
             screen="details",
-            title="What else explains it",
+            title="What else",
             icon="search",
             figure="what_else",
             part="rest",

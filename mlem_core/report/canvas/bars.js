@@ -3,7 +3,7 @@
 import { fraction, make, save } from "./dom.js";
 import { answered } from "./state.js";
 
-const MOST = 5, SMALL = 0.02, MORE = "more";
+const MOST = 5, SMALL = 0.02, TOGETHER = ["more", "identities"];
 
 export function bars(state, root, tip) {
   let every = false;
@@ -11,15 +11,22 @@ export function bars(state, root, tip) {
   const axis = make("div", { class: "axis", "aria-hidden": true });
   root.append(rows, axis, make("div", { class: "foot" }, save(state, "why")));
 
-  // The terms, small ones of many features together, until one asks for all.
+  // The terms, small ones of many features together and identities too, until one asks for all.
   function grouped() {
     const { terms } = state.data, own = terms.filter(term => ["feature", "open"].includes(term.kind));
+    if (every) return terms;
     const few = own.filter((term, at) => at < MOST || Math.abs(term.value) >= SMALL);
     const small = own.filter(term => !few.includes(term));
-    if (every || small.length < 2) return terms;
-    const value = small.reduce((sum, term) => sum + term.value, 0);
-    const more = { name: MORE, label: `${small.length} more`, value, lower: null, upper: null, kind: small[0].kind, chance: true };
-    return [...few, more, ...terms.filter(term => !own.includes(term))];
+    const rest = terms.filter(term => term.kind === "rest" && term.name !== "unexplained");
+    return [...few, ...together(small, TOGETHER[0], `${small.length} more`),
+      ...together(rest, TOGETHER[1], "identities"), ...terms.filter(term => term.name === "unexplained")];
+  }
+
+  function together(terms, name, label) {
+    if (terms.length < 2) return terms;
+    const value = terms.reduce((sum, term) => sum + term.value, 0);
+    const { kind } = terms[0];
+    return [{ name, label, value, lower: null, upper: null, kind, chance: kind === "feature" }];
   }
 
   // Terms with the ends of their bars, and of their intervals.
@@ -78,14 +85,14 @@ export function bars(state, root, tip) {
       ticks.push(mark);
     }
     const name = state.data.similarity[0].name;
-    const dashed = terms.some(one => one.reach !== null) ? "; dashed: what random labels reach" : "";
+    const dashed = terms.some(one => one.reach !== null) ? "; dashed: random labels" : "";
     axis.replaceChildren(make("div", { class: "ticks" }, ...ticks),
       make("div", { class: "title", text: `contribution to ${name}${name === "RSA" ? " (ρ)" : ""}${dashed}` }));
     light();
   }
 
   function said(one) {
-    if (one.name === MORE) return `${one.label} features: a click shows each`;
+    if (TOGETHER.includes(one.name)) return `${one.label}, together ${fraction(one.value, 3)}: a click shows each`;
     if (one.kind === "open") return `${one.label}: not compared with chance yet`;
     const sure = one.lower === null ? "" : `, 95 % CI ${fraction(one.lower)} to ${fraction(one.upper)}`;
     return `${one.label}: contribution ${fraction(one.value, 3)}${sure}`
@@ -104,7 +111,7 @@ export function bars(state, root, tip) {
   }
 
   function choose(one) {
-    if (one.name === MORE) {
+    if (TOGETHER.includes(one.name)) {
       every = true;
       redraw();
       return;

@@ -15,9 +15,9 @@ export function make(tag, attributes = {}, ...children) {
 }
 
 // The link to the file of a figure, by default that of the view that is shown; none in a page of its own.
-export function save(state, figure, text = "⤓ This figure") {
+export function save(state, figure, text = "⤓ Export") {
   return make("button", {
-    type: "button", class: "link save", text, "aria-label": "This figure", title: "This figure as a file", onclick: () => state.tell("figure", figure ?? state.view),
+    type: "button", class: "link save", text, "aria-label": "Export this figure", title: "This figure as a file", onclick: () => state.tell("figure", figure ?? state.view),
   });
 }
 

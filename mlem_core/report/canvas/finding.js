@@ -28,8 +28,9 @@ export function finding(state, root) {
     const text = state.data.finding.replace(/(\d) %/g, "$1\u00a0%");
     head.replaceChildren(...text.split(NUMBERS).map((part, at) => (
       at % 2 ? make(INTERVAL.test(part) ? "small" : "b", { text: part }) : part)));
-    rest.replaceChildren(state.data.more.replace(/(\d) %/g, "$1\u00a0%"), " ", state.data.alone ? "" : make("button", {
-      type: "button", class: "link", text: "What else?", onclick: () => state.tell("details", "rest"),
+    const more = state.data.more.replace(/(\d) %/g, "$1\u00a0%");
+    rest.replaceChildren(state.data.alone ? more : make("button", {
+      type: "button", class: "link", text: more, title: "What else explains it", onclick: () => state.tell("details", "rest"),
     }));
     rest.hidden = !state.data.more;
     line.replaceChildren(...state.data.chips.map(chip));

@@ -221,7 +221,7 @@ export function matrix(state, root, tip) {
     const nested = !place.byFamily && place.models.length > place.groups.length;
     const notes = [
       grey ? make("b", { style: `background: ${chanceGrey(colors)}` }) : null, grey ? make("span", { text: "not above chance" }) : null,
-      nested ? make("span", { class: "note", text: "numbers: seeds of a model" }) : null,
+      nested ? make("span", { class: "note", text: "numbers: seeds" }) : null,
       place.byFamily ? make("span", { class: "note", text: "means of families; a click opens their layers" }) : null,
     ];
     scale.replaceChildren(make("span", { text: `${name} ${fraction(ends[0], 0)}` }), bar, make("span", { text: "1" }), ...notes.filter(Boolean));

@@ -54,7 +54,7 @@ export function views(state, root, tip) {
     const { layers } = state.data;
     const links = state.data.surprises.flatMap(({ pair, why }, at) => [at ? " · " : "", make("button", {
       type: "button", class: "link", title: why,
-      text: `${layers[pair[0]].title} and ${layers[pair[1]].title}`,
+      text: pair.map(place => layers[place].title).join(" ↔ "),
       onclick: () => choosePair(state, ...pair),
     })]);
     surprises.hidden = !links.length;
