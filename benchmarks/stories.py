@@ -19,13 +19,16 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+from openpyxl import Workbook
 from playwright.sync_api import Page, sync_playwright
 
 from mlem_core.base.parallel import cores
+from mlem_core.stimuli.datasets import load
+from mlem_core.stimuli.stimulus_csv import write_csv
 
 ROOT = Path(__file__).resolve().parents[1]
 SIZE = {"width": 1440, "height": 900}
-START, TICK = 180_000, os.sysconf("SC_CLK_TCK")
+START, TICK = 120_000, os.sysconf("SC_CLK_TCK")
 # Words of all texts that are in sight, those of shadow roots among them.
 WORDS = """() => {
   const words = [];
@@ -35,8 +38,9 @@ WORDS = """() => {
       range.selectNodeContents(node);
       const box = range.getBoundingClientRect();
       const shown = host?.checkVisibility({ visibilityProperty: true, opacityProperty: true });
-      const icon = host?.closest('[data-testid="stIconMaterial"]'), { x, y } = box;
-      if (shown && !icon && box.width > 1 && box.height > 1 && y < innerHeight && box.bottom > 0 && x >= 0)
+      const icon = host?.closest('[data-testid="stIconMaterial"]');
+      const within = box.x >= 0 && box.top < innerHeight && box.bottom > 0;
+      if (shown && !icon && box.width > 1 && box.height > 1 && within)
         words.push(...node.textContent.trim().split(/\\s+/).filter(word => /\\p{L}/u.test(word)));
     } else if (!["STYLE", "SCRIPT", "OPTION", "TITLE"].includes(node.nodeName)) {
       for (const child of [...(node.shadowRoot?.childNodes ?? []), ...node.childNodes]) walk(child);
@@ -126,12 +130,105 @@ def first_visit(page: Page, url: str, stories: Stories) -> None:
         with page.expect_download(timeout=START) as download:
             page.get_by_role("button", name="Download PDF").click(timeout=START)
         download.value.path()
-    page.keyboard.press("Escape")
+    page.get_by_role("dialog").get_by_role("button", name="Close").click()
     print(f"\nThe first screen has {len(words)} words: {' '.join(words)}\n")
 
 
+def upload(page: Page, path: Path) -> None:
+    """Upload a table on New analysis, until its rows are shown."""
+    page.get_by_role("link", name="New analysis").first.click()
+    chooser = page.locator('input[type="file"]').last
+    chooser.wait_for(state="attached")
+    chooser.set_input_files(path)
+    page.get_by_text(path.name).first.wait_for()
+    page.get_by_role("button", name="Run", exact=True).wait_for()
+    quiet(page)
+
+
+def quiet(page: Page) -> None:
+    """Wait until no script has run for a while."""
+    page.wait_for_timeout(400)
+    page.wait_for_function(
+        "() => document.querySelector('[data-test-script-state=\"notRunning\"]') !== null",
+        timeout=START,
+    )
+
+
+def own_table(page: Page, folder: Path, stories: Stories) -> None:
+    """A CSV of one's own with the five models that are chosen: its sentence, then its intervals."""
+    table = folder / "own.csv"
+    write_csv(load("probing").table.head(400), table)
+    with stories.told("own CSV (400 words, five models): its rows are shown", 2):
+        upload(page, table)
+    began = time.monotonic()
+    with stories.told("*Run*: the sentence", 1):
+        page.get_by_role("button", name="Run", exact=True).click()
+        page.wait_for_url("**/?*analysis=*", wait_until="commit")
+        settled(page)
+    first = page.locator(".canvas.finding h1").inner_text()
+    page.locator(".canvas.finding .chip.sure").first.wait_for(timeout=START)
+    settled(page)
+    last = page.locator(".canvas.finding h1").inner_text()
+    print(f"| the same with 95 % CI and chance | 0 | {time.monotonic() - began:.1f} | |")
+    print(f"\nFirst {first!r}, then {last!r}.\n")
+
+
+def tomorrow(page: Page, stories: Stories) -> None:
+    """Rename, compare, delete and undo."""
+    line = page.locator("[class*='st-key-line-of-']").first
+    with stories.told("rename", 2):
+        line.get_by_role("button", name="More").click()
+        name = page.get_by_label("Name", exact=True)
+        name.fill("My first")
+        name.press("Enter")
+        line.get_by_text("My first").wait_for()
+    page.keyboard.press("Escape")
+    quiet(page)
+    with stories.told("compare it with the example", 4):
+        page.get_by_role("combobox", name="Compare two analyses").click()
+        for _ in range(2):
+            page.get_by_role("option").first.click()
+            quiet(page)
+        page.keyboard.press("Escape")
+        page.get_by_role("button", name="Compare", exact=True).click()
+        page.get_by_role("dialog").locator("li").first.wait_for()
+    page.get_by_role("dialog").get_by_role("button", name="Close").click()
+    quiet(page)
+    with stories.told("delete", 3):
+        line.get_by_role("button", name="More").click()
+        page.get_by_role("button", name="Delete", exact=True).click()
+        page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+        undo = page.get_by_role("button", name="Undo")
+        undo.wait_for()
+    with stories.told("undo", 1):
+        undo.click()
+        line.get_by_text("My first").wait_for()
+
+
+def messy_workbook(page: Page, folder: Path, stories: Stories) -> None:
+    """A workbook with a title, a note and merged cells above its header."""
+    book = Workbook()
+    sheet = book.active
+    assert sheet is not None
+    sheet.append(["Study 3, pilot"])
+    sheet.append(["Collected in May; see the notes below"])
+    sheet.append([])
+    sheet.append(["item", "", "annotation", ""])
+    sheet.merge_cells("A4:B4")
+    sheet.merge_cells("C4:D4")
+    sheet.append(["sentence", "word", "kind", "length"])
+    for row in range(60):
+        word = ("cat", "dog", "runs", "sleeps")[row % 4]
+        kind = "noun" if row % 4 < 2 else "verb"
+        sheet.append([f"the {word} number {row}", word, kind, len(word)])
+    book.save(folder / "messy.xlsx")
+    with stories.told("a messy workbook: its rows, with the header found", 2):
+        upload(page, folder / "messy.xlsx")
+    print("\n" + " / ".join(page.locator("th").all_inner_texts()) + "\n")
+
+
 def main() -> None:
-    """Measures the stories of a first visit, and redraws."""
+    """Measures the stories of a first visit, of an own table, and redraws."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stories", description=__doc__)
     parser.add_argument("--store", type=Path, help="a store with an analysis of one's own")
     parser.add_argument("--analysis", default="example", help="its id")
@@ -145,6 +242,9 @@ def main() -> None:
             stories = Stories(pid)
             if options.analysis == "example":
                 first_visit(page, url, stories)
+                own_table(page, Path(folder), stories)
+                tomorrow(page, stories)
+                messy_workbook(page, Path(folder), stories)
             with stories.told("an analysis is opened", 0):
                 page.goto(f"{url}/?analysis={options.analysis}")
                 settled(page)

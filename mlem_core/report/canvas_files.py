@@ -28,7 +28,7 @@ _IMPORT = re.compile(r"^import .*\n", re.MULTILINE)
 
 @functools.cache
 def script() -> str:
-    """The modules as one script, in which `mount(element, part, data, tell)` draws a part.
+    """The modules as one script, in which `mount(element, part, data, send)` draws a part.
 
     Modules are put one after the other, each in a scope of its own: nothing has to be built.
     """

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -27,13 +28,15 @@ from pages.parts.view import View, chosen_similarity, select_pair
 _ENTRY = """
 export default function ({ data, parentElement, setTriggerValue }) {
   const content = JSON.parse(new TextDecoder().decode(data));
-  mount(parentElement.querySelector(".holder"), "PART", content, content.layers && setTriggerValue);
+  const send = content.layers && (choices => setTriggerValue("chosen", choices));
+  mount(parentElement.querySelector(".holder"), "PART", content, send);
 }
 """
 _HOLDER = '<div class="holder" style="container-type: inline-size"></div>'
 # The views of all layers, the first one shown, each with the figure that is its export.
 VIEWS = {"heatmap": "similarity", "map": "layer_maps", "profiles": "profiles", "scatter": "compare"}
 _EXPORTED = "canvas "  # before the name of its figure whose dialog of export is open
+_HEARD = "heard"  # in the state of a session: the number of the canvas's last choice
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 SOON, OFTEN = 1.0, 3.0  # seconds until maps are made, and between two looks at some work
 
@@ -61,35 +64,29 @@ def show_views(view: View) -> None:
     work = _pending_work(view, shown)
     progress = background.interval_progress(view.job_id) or _progress(work)
     content = {**canvas_data(shown, progress), "view": chosen_view()}
-
-    def event(name: str) -> Any:
-        return st.session_state["canvas views"][name]
-
-    def open_details() -> None:
-        detail = event("details")
-        if detail in ("checks", "rest"):
-            choices.put("detail", [detail])
-        else:
-            choices.put_all({"detail": ["pairs"], "term": [detail]})
-
-    def open_export() -> None:
-        st.session_state[exporting.OPEN] = _EXPORTED + event("figure")
-
-    show(
-        "views",
-        view.job_id,
-        content,
-        on_pair_change=lambda: select_pair(view, *event("pair")),
-        on_view_change=lambda: choices.put("view", [event("view")]),
-        on_details_change=open_details,
-        on_figure_change=open_export,
-    )
+    content["heard"] = st.session_state.get(_HEARD, 0)
+    show("views", view.job_id, content, on_chosen_change=partial(_choose, view))
     # The dialog is drawn until one closes it: what arrives meanwhile draws the page anew.
     exported = st.session_state.get(exporting.OPEN, "")
     if exported.startswith(_EXPORTED):
         figure = exported.removeprefix(_EXPORTED)
         exporting.export_dialog(view, VIEWS.get(figure, figure), similarity=chosen_similarity())
     _wait(shown, work)
+
+
+def _choose(view: View) -> None:
+    """Make the choices that the canvas tells, and remember that they were heard."""
+    chosen = st.session_state["canvas views"]["chosen"]
+    st.session_state[_HEARD] = chosen["told"]
+    if "pair" in chosen:
+        select_pair(view, *chosen["pair"])
+    if "view" in chosen:
+        choices.put("view", [chosen["view"]])
+    if detail := chosen.get("details"):
+        own = detail in ("checks", "rest")
+        choices.put_all({"detail": [detail]} if own else {"detail": ["pairs"], "term": [detail]})
+    if figure := chosen.get("figure"):
+        st.session_state[exporting.OPEN] = _EXPORTED + figure
 
 
 def _pending_work(view: View, shown: FigureContext) -> Followup | None:

@@ -155,6 +155,18 @@ def test_each_view_is_one_click_and_moves_a_or_b(app, page):
     expect(matrix).to_be_visible()
 
 
+@pytest.mark.slow
+def test_no_click_is_lost_while_the_page_is_drawn(app, page):
+    cells = page.locator("canvas.matrix")
+    for key, layer in (("ArrowDown", "0"), ("ArrowUp", "6")) * 3:
+        for name in ("Importance scatter", "Similarity heatmap"):
+            page.get_by_role("tab", name=name).click()
+        cells.press(key)
+        cells.press("Enter")
+        page.wait_for_url(re.compile(rf"view=heatmap&a=mini-gpt2%40seed\d%3A{layer}&b="))
+        canvas(page)
+
+
 def test_the_canvas_answers_hover_search_keys_and_drawers(app, page):
     shown, maps = canvas(page), canvas(page, "maps")
     shown.locator("[data-term=tense]").hover()

@@ -19,9 +19,10 @@ export function sharedState() {
 }
 
 // Draw a part: "strip" (A and B), "views" (all layers), "finding" (the two), "maps" (their stimuli).
-// Data (of `canvas_data`, and "of", the analysis) goes to all parts; each says of which it is. tell(EVENT, VALUE) says what was chosen: "pair"
-// (["model:3", "other:5"]), "view", "details" (of a term, "checks" or "rest"), "figure".
-export function mount(element, part, data, tell) {
+// Data (of `canvas_data`, and "of", the analysis) goes to all parts; each says of which it is.
+// send(CHOICES) gets what was chosen: "pair" (["model:3", "other:5"]), "view", "details" (of a term,
+// "checks" or "rest"), "figure", and "told", the number of the last; data has it back as "heard".
+export function mount(element, part, data, send) {
   const state = sharedState();
   if (!mounted.get(element)?.isConnected) {
     const root = make("section", { class: `canvas ${part}` });
@@ -29,7 +30,7 @@ export function mount(element, part, data, tell) {
     mounted.set(element, root);
     build(state, root, part);
   }
-  if (tell) state.tell = tell;
+  if (send) state.send = send;
   if (data?.layers) receive(state, data);
   // Until data of this analysis is there, what is known of another one is not shown.
   state.set("of", data?.of);

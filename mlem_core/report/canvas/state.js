@@ -14,7 +14,18 @@ export function newState() {
     pointed: null, // term under the pointer or with the focus
     word: null, // stimulus that is ringed
     marked: new Set(), // stimuli of a lasso or a search
-    tell: () => {},
+    told: 0, // number of the last choice that was told
+    unheard: {}, // choices that the data does not know yet, by name: number and value
+    send: () => {},
+    // Tell a choice. All that are not known yet go together: of two messages one may be lost.
+    tell(what, value, wait = 0) {
+      this.unheard[what] = { number: ++this.told, value };
+      clearTimeout(this.waiting);
+      this.waiting = setTimeout(() => {
+        const choices = Object.entries(this.unheard).map(([name, { value }]) => [name, value]);
+        this.send({ told: this.told, ...Object.fromEntries(choices) });
+      }, wait);
+    },
     // A part listens as long as it stands in the page; what is known already it hears at once.
     listen(root, listener) {
       listeners = [...listeners.filter(([place]) => place.isConnected), [root, listener]];
@@ -45,8 +56,7 @@ export function choosePair(state, one, other, wait = 0) {
   if (one === other || (one === state.pair[0] && other === state.pair[1])) return;
   state.set("pair", [one, other]);
   const name = place => `${state.data.layers[place].model}:${state.data.layers[place].number}`;
-  clearTimeout(state.waiting);
-  state.waiting = setTimeout(() => state.tell("pair", [name(one), name(other)]), wait);
+  state.tell("pair", [name(one), name(other)], wait);
 }
 
 // Move A or B to a layer; where the other one is there, they change places.
@@ -64,10 +74,13 @@ export function receive(state, data) {
     Object.assign(state, { feature: data.colour, word: null, marked: new Set(), pointed: null });
   }
   const layers = each => each && each.layers.map(layer => `${layer.model}:${layer.number}`).join();
-  if (layers(state.data) !== layers(data)) state.open = null;
-  clearTimeout(state.waiting);
-  state.pair = data.pair;
-  if (data.view) state.view = data.view;
+  const { unheard } = state, others = layers(state.data) !== layers(data);
+  for (const [name, { number }] of Object.entries(unheard)) {
+    if (others || number <= (data.heard ?? state.told)) delete unheard[name];
+  }
+  if (others) state.open = null;
+  if (!unheard.pair) state.pair = data.pair;
+  if (data.view && !unheard.view) state.view = data.view;
   state.set("data", data);
 }
 
