@@ -153,8 +153,8 @@ class Panel:
     Attributes
     ----------
     screen : where it stands: "details" (a drawer of two layers), "checks" (in that drawer), below
-        a view of all layers ("heatmap", "map", "profiles", "scatter"), "analyses" (below the list
-        of them), "downloads", or "new"
+        a view of all layers ("heatmap", "map", "profiles", "scatter"), "maps" (above those of
+        the two), "analyses" (below the list of them), "downloads", or "new"
     title : of the part
     icon : name of a Material symbol, where the part is folded
     show : a function that draws the part, in a module of `pages`; with it, all that follows is for

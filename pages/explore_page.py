@@ -6,6 +6,7 @@ from functools import partial
 
 import streamlit as st
 
+from mlem_core import extending
 from pages.my_analyses import show_my_analyses
 from pages.parts import canvas, exporting, frame, opening
 from pages.parts.drawers import show_drawers
@@ -32,6 +33,8 @@ def _two_layers(view: View) -> None:
     with right:
         canvas.show("finding", view.job_id)
         frame.attempt(partial(show_drawers, view))
+        for panel in extending.panels("maps"):
+            frame.attempt(partial(exporting.show_panel, view, panel))
         canvas.show("maps", view.job_id)
     with left:
         frame.attempt(partial(canvas.show_views, view))

@@ -293,7 +293,8 @@ def map_coordinates(context: FigureContext, layer: Layer) -> Any:
         points = None if maps is None else maps.find(context, layer)
         return None if points is None else rounded_lists(points.T)
 
-    return context.once(("points", layer), find)
+    options = tuple(sorted(context.drawing.options.items()))
+    return context.once(("points", layer, options), find)
 
 
 def compute_map(context: FigureContext, layer: Layer) -> None:

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import sys
 import zipfile
 from dataclasses import replace
 from types import SimpleNamespace
@@ -269,6 +270,15 @@ def test_a_pair_is_the_same_in_every_view_and_drawer(own, view):
     assert screen.go("report").go("explore").pair == chosen
     # An address that names no analysis is one of the latest.
     assert Screen(a="one:0", b="two:1").pair == chosen
+
+
+def test_umap_that_is_not_installed_is_not_offered_and_said_where_an_address_names_it(
+    own, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "umap", None)
+    assert not [box for box in seen(own).app.selectbox if box.label == "Maps of the stimuli by"]
+    screen = seen(own, layout="umap")
+    assert "needs umap-learn" in screen.said and screen.errors == []
 
 
 def test_similarities_have_their_agreement_and_order(own):

@@ -19,5 +19,11 @@ EXTENSION = Extension(
             part="model maps",
             show="pages.stimulus_maps:show_model_maps",
         ),
+        Panel(
+            screen="maps",
+            title="Layout of the maps",
+            show="pages.stimulus_maps:choose_layout",
+            choices=("layout",),
+        ),
     ),
 )
