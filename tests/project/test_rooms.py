@@ -38,7 +38,7 @@ EXTENSIONS = {
     "web_page": 400,
 }
 EXTENSION = 1_000  # of one that is not in the table
-WHOLE = {"kernel": 26_300, "shell": 15_600, "program": 54_300, "tests": 25_300}
+WHOLE = {"kernel": 26_300, "shell": 15_600, "program": 54_300, "tests": 25_400}
 
 
 def lines(path):
