@@ -174,7 +174,9 @@ def own_table(page: Page, folder: Path, stories: Stories) -> None:
 
 
 def tomorrow(page: Page, stories: Stories) -> None:
-    """Rename, compare, delete and undo."""
+    """Rename, compare, delete and undo, each on a page that was opened anew."""
+    page.reload()
+    settled(page)
     line = page.locator("[class*='st-key-line-of-']").first
     with stories.told("rename", 2):
         line.get_by_role("button", name="More").click()
@@ -182,8 +184,8 @@ def tomorrow(page: Page, stories: Stories) -> None:
         name.fill("My first")
         name.press("Enter")
         line.get_by_text("My first").wait_for()
-    page.keyboard.press("Escape")
-    quiet(page)
+    page.reload()
+    settled(page)
     with stories.told("compare it with the example", 4):
         page.get_by_role("combobox", name="Compare two analyses").click()
         for _ in range(2):
@@ -192,8 +194,8 @@ def tomorrow(page: Page, stories: Stories) -> None:
         page.keyboard.press("Escape")
         page.get_by_role("button", name="Compare", exact=True).click()
         page.get_by_role("dialog").locator("li").first.wait_for()
-    page.get_by_role("dialog").get_by_role("button", name="Close").click()
-    quiet(page)
+    page.reload()
+    settled(page)
     with stories.told("delete", 3):
         line.get_by_role("button", name="More").click()
         page.get_by_role("button", name="Delete", exact=True).click()

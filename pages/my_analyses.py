@@ -108,6 +108,8 @@ def _line(job: Job, names: dict[str, str]) -> None:
         if menu.open:
             with menu:
                 frame.attempt(partial(_more, job, names))
+        if frame.shown_dialog() == f"delete {job.id}":
+            _ask_to_delete(job, names.get(job.id, job.id))
 
 
 def _more(job: Job, names: dict[str, str]) -> None:
@@ -148,16 +150,17 @@ def _more(job: Job, names: dict[str, str]) -> None:
         ):
             choices.put_all(state.form_state(job.spec))
             st.switch_page(SCREENS["new"].file)
-        if job.id != stored.EXAMPLE and st.button(
-            "Delete",
-            icon=":material/delete:",
-            key=f"delete {job.id}",
-            help="Takes it out of the list, after a question.",
-        ):
-            _ask_to_delete(job, names.get(job.id, job.id))
+        if job.id != stored.EXAMPLE:
+            st.button(
+                "Delete",
+                icon=":material/delete:",
+                key=f"delete {job.id}",
+                help="Takes it out of the list, after a question.",
+                on_click=partial(frame.open_dialog, f"delete {job.id}"),
+            )
 
 
-@st.dialog("Delete this analysis?")
+@st.dialog("Delete this analysis?", on_dismiss=frame.close_dialog)
 def _ask_to_delete(job: Job, name: str) -> None:
     frame.attempt(partial(_confirm_deletion, job, name))
 
@@ -172,8 +175,9 @@ def _confirm_deletion(job: Job, name: str) -> None:
             deletion.delete(job.id, name, stored.store())
             if choices.get_one("analysis") == job.id:
                 choices.open_job("")
+            frame.close_dialog()
             st.rerun()
-        if st.button("Keep it", key=f"keep {job.id}"):
+        if st.button("Keep it", key=f"keep {job.id}", on_click=frame.close_dialog):
             st.rerun()
 
 

@@ -22,7 +22,7 @@ from mlem_core.figures.context import FigureContext
 from mlem_core.inference.explanation_text import settled
 from mlem_core.report.canvas_files import script, style
 from mlem_core.tasks.followups import Followup
-from pages.parts import background, choices, exporting
+from pages.parts import background, choices, exporting, frame
 from pages.parts.view import View, chosen_similarity, select_pair
 
 _ENTRY = """
@@ -35,7 +35,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
 _HOLDER = '<div class="holder" style="container-type: inline-size"></div>'
 # The views of all layers, the first one shown, each with the figure that is its export.
 VIEWS = {"heatmap": "similarity", "map": "layer_maps", "profiles": "profiles", "scatter": "compare"}
-_EXPORTED = "canvas "  # before the name of its figure whose dialog of export is open
+_EXPORTED = "canvas "  # before the name of its figure in that of a dialog
 _HEARD = "heard"  # in the state of a session: the number of the canvas's last choice
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 SOON, OFTEN = 1.0, 3.0  # seconds until maps are made, and between two looks at some work
@@ -66,8 +66,7 @@ def show_views(view: View) -> None:
     content = {**canvas_data(shown, progress), "view": chosen_view()}
     content["heard"] = st.session_state.get(_HEARD, 0)
     show("views", view.job_id, content, on_chosen_change=partial(_choose, view))
-    # The dialog is drawn until one closes it: what arrives meanwhile draws the page anew.
-    exported = st.session_state.get(exporting.OPEN, "")
+    exported = frame.shown_dialog()
     if exported.startswith(_EXPORTED):
         figure = exported.removeprefix(_EXPORTED)
         exporting.export_dialog(view, VIEWS.get(figure, figure), similarity=chosen_similarity())
@@ -86,7 +85,7 @@ def _choose(view: View) -> None:
         own = detail in ("checks", "rest")
         choices.put_all({"detail": [detail]} if own else {"detail": ["pairs"], "term": [detail]})
     if figure := chosen.get("figure"):
-        st.session_state[exporting.OPEN] = _EXPORTED + figure
+        frame.open_dialog(_EXPORTED + figure)
 
 
 def _pending_work(view: View, shown: FigureContext) -> Followup | None:

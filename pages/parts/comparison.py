@@ -36,17 +36,19 @@ def offer_comparison() -> None:
             help="The importances of the first less those of the second, and whether the second "
             "repeats the first.",
         )
-        if st.button(
+        st.button(
             "Compare",
             icon=":material/difference:",
             key="compare analyses",
             disabled=len(chosen) != 2,
             help="Opens their differences.",
-        ):
-            _show_dialog(*chosen)
+            on_click=partial(frame.open_dialog, "comparison"),
+        )
+    if frame.shown_dialog() == "comparison" and len(chosen) == 2:
+        _show_dialog(*chosen)
 
 
-@st.dialog("Two analyses", width="large")
+@st.dialog("Two analyses", width="large", on_dismiss=frame.close_dialog)
 def _show_dialog(first: str, second: str) -> None:
     frame.attempt(partial(_show_comparison, first, second))
 

@@ -29,7 +29,6 @@ from pages.parts.choices import drop_minus_zero, plain
 from pages.parts.view import View
 
 OTHER = "other"
-OPEN = "exported"  # in the state of a session: the name of the figure whose dialog is open
 
 
 def pick(
@@ -247,10 +246,10 @@ def _footer(panel: Panel) -> None:
         "Export",
         icon=":material/download:",
         key=f"export {panel.name}",
-        on_click=partial(st.session_state.__setitem__, OPEN, panel.name),
+        on_click=partial(frame.open_dialog, f"export {panel.name}"),
         help="This figure as a file for a paper, and the numbers behind it; or into the report.",
     )
-    if st.session_state.get(OPEN) == panel.name:
+    if frame.shown_dialog() == f"export {panel.name}":
         open_export(panel)
 
 
@@ -263,7 +262,7 @@ def export_dialog(view: View, figure: str, **options: str) -> None:
         open_export(panel)
 
 
-@st.dialog("Export", width="large", on_dismiss=lambda: st.session_state.pop(OPEN, None))
+@st.dialog("Export", width="large", on_dismiss=frame.close_dialog)
 def open_export(panel: Panel) -> None:
     """The dialog with formats of a figure, and how it is printed."""
     frame.attempt(partial(_export, panel))

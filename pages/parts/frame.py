@@ -49,6 +49,21 @@ def _keep_what_is_loaded(url_path: str) -> None:
     gc.freeze()
 
 
+def open_dialog(name: str) -> None:
+    """Have a dialog open until one closes it, whatever draws the page anew meanwhile."""
+    st.session_state["dialog"] = name
+
+
+def shown_dialog() -> str:
+    """The dialog that is open; empty for none."""
+    return str(st.session_state.get("dialog", ""))
+
+
+def close_dialog() -> None:
+    """Have no dialog open from the next run on."""
+    open_dialog("")
+
+
 def attempt(body: Callable[[], None]) -> None:
     """Draw a part of a page, figures with the user's names; its errors leave the others alone."""
     try:

@@ -113,7 +113,7 @@ class Screen:
         for name, value in {"": None, **settings}.items():
             if name:
                 self.widget("button_group", f"export {name}").set_value(value)
-            self.app.session_state["exported"] = f"canvas {view}"  # as the canvas tells it
+            self.app.session_state["dialog"] = f"canvas {view}"  # as the canvas tells it
             self.run()
         return self
 
