@@ -250,6 +250,7 @@ def job(kept, tmp_path_factory):
     return job
 
 
+@pytest.mark.slow
 def test_a_follow_up_keeps_what_its_function_makes(job, kept):
     options = {"layers": [["brain", 1]]}
     task = followups.get_followup("baseline", job.id, options, kept).begin()

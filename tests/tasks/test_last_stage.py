@@ -117,6 +117,7 @@ def test_a_killed_server_leaves_no_work_ahead_behind(store, long, monkeypatch):
     assert not list(job.folder.glob("unfinished-*"))
 
 
+@pytest.mark.slow
 def test_work_ahead_ends_when_someone_starts_other_work(store, long, few, monkeypatch):
     job, server = begun_ahead(long, store, monkeypatch)
     other = analyses.start(few, store)

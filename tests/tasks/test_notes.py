@@ -87,6 +87,7 @@ for n in range(20):
 """
 
 
+@pytest.mark.slow
 def test_processes_that_write_at_once_lose_nothing(store):
     command = [sys.executable, "-c", WRITER, str(store.root)]
     for writer in [subprocess.Popen([*command, own], stderr=subprocess.PIPE) for own in "abc"]:
