@@ -318,16 +318,19 @@ def show_printed(drawn: RenderedFigure, size: Paper, place: str) -> None:
     place : key of its element, which a style sheet can name
     """
     printed = print_copy(drawn.figure, size)
-    st.html(
-        f"<style>.st-key-{place} {{overflow-x: auto; zoom: {size.scale:.3f}}} "
-        f".st-key-{place} > * {{min-width: {printed.layout.width:.0f}px}}</style>"
-    )
-    with st.container(key=place):
+    # Streamlit measures an element as it is seen, and draws the figure as large inside the zoom.
+    width = round(printed.layout.width / size.scale)
+    height = round(printed.layout.height / size.scale)
+    st.html(f"<style>.st-key-{place} {{overflow: auto hidden; zoom: {size.scale:.3f}}}</style>")
+    with st.container(
+        key=place, height=round(printed.layout.height * size.scale) + 4, border=False
+    ):
         st.plotly_chart(
             printed,
             key=f"chart {place}",
             theme=None,
-            width="content",
+            width=width,
+            height=height,
             config={"staticPlot": True},
             alt=drawn.title,
         )

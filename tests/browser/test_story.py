@@ -24,6 +24,7 @@ from helpers.browser import (
 from helpers.inputs import words
 from playwright.sync_api import Route, expect
 
+from mlem_core.figures.print_layout import Paper
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses
 
@@ -269,6 +270,9 @@ def test_features_a_pair_and_export_by_keyboard(app, page):
     page.keyboard.press("Enter")
     expect(page.get_by_role("radio", name="CSV", exact=True)).to_be_visible()
     settled(page)
+    # The preview is laid out as wide as the print is, whatever it is shown as.
+    printed = page.locator(".st-key-printed-profiles .main-svg").first.get_attribute("width")
+    assert float(printed) == pytest.approx(Paper().width, abs=3)
     page.get_by_role("radio", name="PDF", exact=True).focus()
     for _ in range(4):
         page.keyboard.press("ArrowRight")
