@@ -22,9 +22,9 @@ SHELL = {
     "cli": 1_200,
     "extending.py": 400,
     "figures": 4_600,
-    "report": 1_700,
+    "report": 1_600,
     "tasks": 1_800,
-    "pages": 5_700,
+    "pages": 5_600,
 }
 EXTENSIONS = {
     "candidates": 1_000,
@@ -38,7 +38,7 @@ EXTENSIONS = {
     "web_page": 400,
 }
 EXTENSION = 1_000  # of one that is not in the table
-WHOLE = {"kernel": 26_300, "shell": 15_600, "program": 54_300, "tests": 25_400}
+WHOLE = {"kernel": 26_300, "shell": 15_200, "program": 53_600, "tests": 25_400}
 
 
 def lines(path):
