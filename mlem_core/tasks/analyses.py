@@ -253,9 +253,8 @@ def make_analysis(
     stimuli, intervals = with_subjects(spec).load_stimuli(), bool(submitted.get("intervals"))
     report.times.plan = run_stages(spec, stimuli, speeds, intervals=intervals)
     analysis = run(spec, store, report, stimuli)
-    if not intervals:  # else at the end of the last stage
-        for prepare in functions("prepare"):
-            prepare(analysis, store, analysis.select())
+    for prepare in functions("prepare"):
+        prepare(analysis, store, analysis.select())
     files.save_analysis(analysis, folder)
     write_json(folder.parent / _LAST_STAGE, asdict(analysis.select()))
     _check_inputs(spec, submitted)
