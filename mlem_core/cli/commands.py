@@ -14,7 +14,14 @@ from mlem_core.analysis.backends import connected
 from mlem_core.base import VERSION
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import check_target, is_full
-from mlem_core.cli.streams import INTRODUCTION, any_encoding, complain, one_line, tell
+from mlem_core.cli.streams import (
+    INTRODUCTION,
+    any_encoding,
+    check_arguments,
+    complain,
+    one_line,
+    tell,
+)
 from mlem_core.extending import Command, resolve
 
 DESCRIPTION = "Compare layers of language models by the features of words and sentences."
@@ -161,6 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     any_encoding()
     try:
         words = list(sys.argv[1:] if arguments is None else arguments)
+        check_arguments(words)
         if not words:
             tell(INTRODUCTION)
             return 0

@@ -98,6 +98,16 @@ def one_line(message: object) -> str:
     return _ENDLESS.sub(lambda match: f"{match[1]}…{match[2]}", text)
 
 
+def check_arguments(arguments: list[str]) -> None:
+    """Raise InputError for a character that no file's name and no other text has."""
+    for number, text in enumerate(arguments, start=1):
+        if "\0" in text:
+            raise InputError(
+                f"argument {number} ({text[:200]!r}) holds a NUL byte; leave it out, as no file's "
+                "name has one."
+            )
+
+
 def typed(parse: Callable[[str], Any]) -> Callable[[str], Any]:
     """Parser for argparse, which keeps the message of its own error only."""
     if parse in (int, str):

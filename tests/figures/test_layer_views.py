@@ -21,10 +21,10 @@ LAYERS = [("one", 0), ("one", 1), ("two", 0), ("two", 2)]
 
 
 @pytest.fixture(scope="module")
-def shown(systems):
-    """Four of the six layers of two systems."""
+def shown(systems, tmp_path_factory):
+    """Four of the six layers of two systems, without what other tests keep of them."""
     chosen = systems.analysis.select(layers=tuple(LAYERS))
-    return FigureContext(systems.analysis, chosen, systems.store)
+    return FigureContext(systems.analysis, chosen, Store(tmp_path_factory.mktemp("empty")))
 
 
 @pytest.fixture(scope="module")

@@ -57,6 +57,7 @@ def made_up(store):
     return folder
 
 
+@pytest.mark.slow
 def test_a_job_gives_what_a_run_gives(few, store, tmp_path):
     job = analyses.start(few, store)
     status = wait(job, "done")

@@ -22,7 +22,6 @@ from mlem_core.extensions.audit import flags
 from mlem_core.extensions.audit.figures import audit_map
 from mlem_core.extensions.audit.flags import Audit, check, controls
 from mlem_core.extensions.audit.stage import AUDIT, mean_cosine, position_share, stimuli_at_first
-from mlem_core.figures import style
 from mlem_core.figures.canvas import chips
 from mlem_core.figures.context import FigureContext, FigureOptions
 from mlem_core.figures.profiles import draw_profiles
@@ -308,7 +307,7 @@ def test_a_layer_of_one_position_or_one_unit_is_marked_in_every_figure_of_it(tmp
     assert [*context.reasons("rsa")] == [(layer, layer) for layer in marks]
     shown = chips(context, context.why)[-1]
     assert shown["state"] == "fails" and "In m layer 2 one unit has 94 %" in shown["more"]
-    (trace,) = [one for one in draw_profiles(context).figure.data if one.name == style.AUDIT]
+    (trace,) = [one for one in draw_profiles(context).figure.data if one.name == "flagged"]
     assert list(trace.x) == [1, 2]
     # An older analysis has no shares, and no mark.
     older = replace(context, analysis=replace(kept, variance=None))
