@@ -83,6 +83,11 @@ def processor_seconds(pid: int) -> float:
 def settled(page: Page) -> None:
     """Wait until the finding is of the pair that is chosen and no script runs."""
     page.locator(".canvas.finding h1:not(.stale)").wait_for(timeout=START)
+    wait_for_scripts(page)
+
+
+def wait_for_scripts(page: Page) -> None:
+    """Wait until no script runs."""
     page.wait_for_function(
         "() => document.querySelector('[data-test-script-state=\"notRunning\"]') !== null",
         timeout=START,
@@ -148,10 +153,7 @@ def upload(page: Page, path: Path) -> None:
 def quiet(page: Page) -> None:
     """Wait until no script has run for a while."""
     page.wait_for_timeout(400)
-    page.wait_for_function(
-        "() => document.querySelector('[data-test-script-state=\"notRunning\"]') !== null",
-        timeout=START,
-    )
+    wait_for_scripts(page)
 
 
 def own_table(page: Page, folder: Path, stories: Stories) -> None:

@@ -75,16 +75,18 @@ def show_views(view: View) -> None:
 
 def _choose(view: View) -> None:
     """Make the choices that the canvas tells, and remember that they were heard."""
-    chosen = st.session_state["canvas views"]["chosen"]
-    st.session_state[_HEARD] = chosen["told"]
-    if "pair" in chosen:
-        select_pair(view, *chosen["pair"])
-    if "view" in chosen:
-        choices.put("view", [chosen["view"]])
-    if detail := chosen.get("details"):
-        own = detail in ("checks", "rest")
-        choices.put_all({"detail": [detail]} if own else {"detail": ["pairs"], "term": [detail]})
-    if figure := chosen.get("figure"):
+    message = st.session_state["canvas views"]["chosen"]
+    st.session_state[_HEARD] = message["told"]
+    if "pair" in message:
+        select_pair(view, *message["pair"])
+    if "view" in message:
+        choices.put("view", [message["view"]])
+    if detail := message.get("details"):
+        if detail in ("checks", "rest"):
+            choices.put("detail", [detail])
+        else:
+            choices.put_all({"detail": ["pairs"], "term": [detail]})
+    if figure := message.get("figure"):
         frame.open_dialog(_EXPORTED + figure)
 
 

@@ -3,7 +3,7 @@
 import { fraction, make, save } from "./dom.js";
 import { answered } from "./state.js";
 
-const MOST = 5, SMALL = 0.02, TOGETHER = ["more", "identities"];
+const MOST = 5, SMALL = 0.02, MORE = "more", IDENTITIES = "identities";
 
 export function bars(state, root, tip) {
   let every = false;
@@ -18,8 +18,8 @@ export function bars(state, root, tip) {
     const few = own.filter((term, at) => at < MOST || Math.abs(term.value) >= SMALL);
     const small = own.filter(term => !few.includes(term));
     const rest = terms.filter(term => term.kind === "rest" && term.name !== "unexplained");
-    return [...few, ...together(small, TOGETHER[0], `${small.length} more`),
-      ...together(rest, TOGETHER[1], "identities"), ...terms.filter(term => term.name === "unexplained")];
+    return [...few, ...together(small, MORE, `${small.length} more`),
+      ...together(rest, IDENTITIES, "identities"), ...terms.filter(term => term.name === "unexplained")];
   }
 
   function together(terms, name, label) {
@@ -92,7 +92,7 @@ export function bars(state, root, tip) {
   }
 
   function said(one) {
-    if (TOGETHER.includes(one.name)) return `${one.label}, together ${fraction(one.value, 3)}: a click shows each`;
+    if ([MORE, IDENTITIES].includes(one.name)) return `${one.label}, together ${fraction(one.value, 3)}: a click shows each`;
     if (one.kind === "open") return `${one.label}: not compared with chance yet`;
     const sure = one.lower === null ? "" : `, 95 % CI ${fraction(one.lower)} to ${fraction(one.upper)}`;
     return `${one.label}: contribution ${fraction(one.value, 3)}${sure}`
@@ -111,7 +111,7 @@ export function bars(state, root, tip) {
   }
 
   function choose(one) {
-    if (TOGETHER.includes(one.name)) {
+    if ([MORE, IDENTITIES].includes(one.name)) {
       every = true;
       redraw();
       return;
