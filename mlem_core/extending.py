@@ -27,6 +27,7 @@ BUILT_IN = (
     "distance_features",
     "erasure",
     "rank_estimators",
+    "recordings",
     "repeated_measures",
     "replication",
     "similarities",

@@ -10,7 +10,7 @@ from typing import Any
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import option, parse_names
 from mlem_core.base.text import short
-from mlem_core.representations.array_files import FIRST_COLUMN
+from mlem_core.representations.array_files import FIRST_COLUMN, formats_help
 from mlem_core.representations.extraction import ExtractionOptions
 from mlem_core.representations.loading import DEVICES, DTYPES
 from mlem_core.representations.registry import packaged
@@ -63,7 +63,7 @@ class ModelSource:
     representations: tuple[tuple[str, str], ...] = option(
         (),
         "Representations",
-        "A .npz, .safetensors or .mat file with layer_00, layer_01, ..., or a .csv of one layer.",
+        formats_help,
         metavar="NAME=FILE",
         pair=os.path.expanduser,
         section="models",

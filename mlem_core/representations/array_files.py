@@ -12,7 +12,8 @@ import subprocess
 import sys
 import threading
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
@@ -23,8 +24,10 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, readable
 from mlem_core.base.files import ScratchFolder
+from mlem_core.base.parameters import Registry
 from mlem_core.base.resources import check_memory
-from mlem_core.base.text import short
+from mlem_core.base.text import listed, short
+from mlem_core.extending import entry_modules
 from mlem_core.stimuli.columns import NUMBER, cell_text, parse_number, rows_of_numbers
 from mlem_core.stimuli.neural_rows import are_distances
 from mlem_core.storage.digests import Stamp, stamp
@@ -87,6 +90,46 @@ class FileArray(NamedTuple):
     problem: str
     read: Callable[[], NDArray[Any]]
     is_text: bool = False
+
+
+@dataclass(frozen=True)
+class ArrayFormat:
+    """A kind of files that hold representations.
+
+    Attributes
+    ----------
+    name : of the format, as messages have it: "NumPy archive"
+    suffixes : of its files, in lower case
+    list_arrays : gives the arrays of a file with their names; what is damaged may raise any error
+    fits : whether a file with one of the suffixes is of this format; None: if of no other
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+    list_arrays: Callable[[Path], Iterable[tuple[str, FileArray]]]
+    fits: Callable[[Path], bool] | None = None
+
+
+ARRAY_FORMATS = Registry[ArrayFormat]("array format", entry_modules)
+
+
+def array_suffixes() -> list[str]:
+    """Endings of files that can hold representations."""
+    return list(dict.fromkeys(s for entry in ARRAY_FORMATS.values() for s in entry.suffixes))
+
+
+def array_suffix(path: str | Path) -> str:
+    """The ending of a file that can hold representations: ".npz", ".nii.gz"; "" for others."""
+    name = Path(path).name.lower()
+    return max((s for s in array_suffixes() if name.endswith(s)), key=len, default="")
+
+
+def formats_help() -> str:
+    """Which files can hold representations, in a sentence."""
+    return (
+        f"A file ({listed(array_suffixes(), last='or')}) with layer_00, layer_01, ... or arrays "
+        "with names; a .csv or .npy holds one layer."
+    )
 
 
 def plain_name(name: str) -> str:
@@ -169,10 +212,11 @@ def _list_npz(path: Path) -> Iterator[tuple[str, FileArray]]:
                     begin += member.header_offset + 30 + sum(struct.unpack("<HH", raw.read(4)))
                     order = "F" if columns_first else "C"
                     read = partial(np.memmap, path, dtype, "r", begin, shape, order)
-            yield name, FileArray(shape, str(dtype), _problem(dtype), read, dtype.kind in "US")
+            yield name, FileArray(shape, str(dtype), type_problem(dtype), read, dtype.kind in "US")
 
 
-def _problem(dtype: np.dtype[Any]) -> str:
+def type_problem(dtype: np.dtype[Any]) -> str:
+    """What is wrong with a type of numbers, "" for nothing."""
     if dtype.hasobject:
         return (
             "holds Python objects (a pickle), which are never read; expected numbers, so save each "
@@ -198,7 +242,7 @@ def _list_npy(path: Path) -> Iterator[tuple[str, FileArray]]:
         shape, _, dtype = _npy_header(file)
     if not dtype.hasobject:
         npy_file(path)
-    yield "layer_00", FileArray(shape, str(dtype), _problem(dtype), partial(npy_file, path))
+    yield "layer_00", FileArray(shape, str(dtype), type_problem(dtype), partial(npy_file, path))
 
 
 def _list_safetensors(path: Path) -> Iterator[tuple[str, FileArray]]:
@@ -269,7 +313,7 @@ def _read_mat(path: Path, names: tuple[str, ...], name: str, dtype: np.dtype[Any
         if array.dtype.kind != "U":
             raise ValueError("cells of numbers")
         return array
-    if problem := _problem(array.dtype):  # complex, which the header does not say
+    if problem := type_problem(array.dtype):  # complex, which the header does not say
         raise InputError(f"{array_name(name, path)} {problem}.")
     return np.ascontiguousarray(array, dtype)
 
@@ -285,19 +329,9 @@ def _unpacked_mat(path: Path, now: Stamp | None, names: tuple[str, ...]) -> Scra
     return folder
 
 
-_READERS = {
-    ".npz": _list_npz,
-    ".npy": _list_npy,
-    ".safetensors": _list_safetensors,
-    ".mat": _list_mat,
-}
-# Endings of files that can hold representations.
-FORMATS = (*_READERS, ".csv")
-
-
 def read_arrays(path: Path, first_column: str = "") -> dict[str, FileArray]:
     """The arrays of a file of a known format, by their names; raises `InputError` for damage."""
-    suffix = path.suffix.lower()
+    suffix = array_suffix(path)
     if suffix == ".csv":
         return _csv_arrays(path, first_column)
     read_all = partial(readable, path.name, f"{suffix} file", Exception)
@@ -308,11 +342,17 @@ def read_arrays(path: Path, first_column: str = "") -> dict[str, FileArray]:
 
     arrays: dict[str, FileArray] = {}
     with read_all():
-        for name, array in _READERS[suffix](path):
+        for name, array in _format_of(path, suffix).list_arrays(path):
             if name in arrays:
                 raise InputError(f"{path.name} has two arrays named {short(name)}; expected one.")
             arrays[name] = array._replace(read=partial(guarded, array.read))
     return arrays
+
+
+def _format_of(path: Path, suffix: str) -> ArrayFormat:
+    formats = [entry for entry in ARRAY_FORMATS.values() if suffix in entry.suffixes]
+    fitting = (entry for entry in formats if entry.fits and entry.fits(path))
+    return next(fitting, next(entry for entry in formats if entry.fits is None))
 
 
 def _csv_arrays(path: Path, first_column: str) -> dict[str, FileArray]:
@@ -406,3 +446,13 @@ def _has_header(path: Path, first: list[str]) -> bool:
             f"{numbers[0]}; expected numbers only, or a header of names."
         )
     return bool(names) or (len(first) > 1 and first == [str(i) for i in range(len(first))])
+
+
+for entry in (
+    ArrayFormat("NumPy archive", (".npz",), _list_npz),
+    ArrayFormat("NumPy array", (".npy",), _list_npy),
+    ArrayFormat("safetensors", (".safetensors",), _list_safetensors),
+    ArrayFormat("MATLAB", (".mat",), _list_mat),
+    ArrayFormat("CSV", (".csv",), lambda path: _csv_arrays(path, "").items()),
+):
+    ARRAY_FORMATS.register(entry)

@@ -21,10 +21,11 @@ from mlem_core.base.typing import IntArray
 from mlem_core.representations.array_files import (
     ADVICE,
     FIRST_NAME,
-    FORMATS,
     CountsRows,
     FileArray,
     array_name,
+    array_suffix,
+    array_suffixes,
     plain_name,
     read_arrays,
 )
@@ -50,11 +51,11 @@ _NUMBERS = re.compile(r"(?<![\w.])-?\d+\.\d+(?![\w.])|(?<![^\W_])-?\d+|\d+", re.
 
 def _check_format(path: Path, first_column: str) -> None:
     """Raise `InputError` where there is no such file, or its ending is not that of a format."""
-    suffix = path.suffix.lower()
-    if suffix not in FORMATS:
+    suffix = array_suffix(path)
+    if not suffix:
         raise InputError(
-            f"the representations file {path.name!r} ends in {suffix or 'nothing'!r}; "
-            f"expected {', '.join(FORMATS)}."
+            f"the representations file {path.name!r} ends in {path.suffix or 'nothing'!r}; "
+            f"expected {', '.join(array_suffixes())}."
         )
     if not path.is_file():
         raise InputError(f"there is no representations file {str(path)!r}.")

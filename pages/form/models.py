@@ -20,7 +20,7 @@ from mlem_core.base.parameters import parse_names
 from mlem_core.base.text import listed
 from mlem_core.extending import ModelTable, contributions, resolve
 from mlem_core.pairs.distances import PRECOMPUTED, distance_named
-from mlem_core.representations.array_files import FIRST_COLUMN
+from mlem_core.representations.array_files import FIRST_COLUMN, array_suffixes
 from mlem_core.representations.registry import (
     MODELS,
     ModelAvailability,
@@ -250,7 +250,7 @@ def file_contents(draft: Draft, distance: str) -> dict[str, FoundArrays]:
 def show_files(draft: Draft, contents: dict[str, FoundArrays]) -> None:
     """Draw what is added, each with its check, and what takes more."""
     state.uploader(
-        "Representations from a file (.npz, .npy, .safetensors, .mat, .csv)",
+        f"Representations from a file ({', '.join(array_suffixes())})",
         "representations",
         partial(_take_files, draft),
         most_mb=MOST_MB,

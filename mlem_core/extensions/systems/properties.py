@@ -20,7 +20,7 @@ from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.text import listed, short, some
 from mlem_core.base.typing import FloatArray
 from mlem_core.extensions.systems.property_tests import GROUP, Factor, Values, same_label
-from mlem_core.representations.array_files import FORMATS
+from mlem_core.representations.array_files import array_suffix
 from mlem_core.stimuli.columns import guess_kind, parse_number, strip_marks
 from mlem_core.stimuli.reading.content import Source
 from mlem_core.stimuli.reading.table import read_table
@@ -198,14 +198,14 @@ def read_systems(
         if system is None or systems.index(system) < row - 1:
             what = "no system" if system is None else f"the system {system!r} again"
             raise InputError(f"{table.name} has {what} in row {row}; expected a new one a row.")
-        suffix = Path(system).suffix.lower()
-        name = Path(system).stem if suffix in FORMATS else system
-        if suffix in FORMATS and there is not None and name not in there:
+        suffix = array_suffix(system)
+        name = Path(system).name[: -len(suffix)] if suffix else system
+        if suffix and there is not None and name not in there:
             raise InputError(
                 f"{table.name}, row {row}, column {SYSTEM!r}: found the file {system!r}; expected "
                 f"one of the added files ({some(list(there)) or 'none yet'}): add it first."
             )
-        if suffix in FORMATS:
+        if suffix:
             files[name] = str(folder / system)
         else:
             models.append(name)
