@@ -12,7 +12,7 @@ import numpy as np
 
 from mlem_core.analysis.analysis import Analysis, same_content
 from mlem_core.analysis.backends import backend_in_use
-from mlem_core.analysis.model_source import EVERY
+from mlem_core.analysis.model_source import EVERY, NO_SUBJECTS
 from mlem_core.analysis.spec import AnalysisSpec, compares_repetitions
 from mlem_core.analysis.transforms import view
 from mlem_core.base.errors import InputError
@@ -173,13 +173,15 @@ def file_representations(
     spec: AnalysisSpec, stimuli: StimulusSet, path: str, name: str
 ) -> Representations:
     """`mlem_core.representations.arrays.from_file` for one file of an analysis."""
+    subject = dict(spec.subjects).get(name, "0")
     read_file = partial(
         from_file,
         path,
         stimuli,
         name,
         first_column=dict(spec.first_column).get(name, ""),
-        subject=int(dict(spec.subjects).get(name, 0)),
+        subject=0 if subject == NO_SUBJECTS else int(subject),
+        split=subject == NO_SUBJECTS,
         by_number=":" in dict(spec.axes).get(name, ""),
     )
     if compares_repetitions(spec, name):

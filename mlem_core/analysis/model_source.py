@@ -18,7 +18,8 @@ from mlem_core.representations.tokens import POOLINGS, SPECIAL_TOKENS
 
 # A name and its members: (group, models).
 Groups = tuple[tuple[str, tuple[str, ...]], ...]
-EVERY = "all"
+# What `subjects` says of a file: each is a system, or the first axis is over models.
+EVERY, NO_SUBJECTS = "all", "none"
 # Where names of models stand: what names them, the names, and those that there are.
 NamesInChoices = Iterator[tuple[str, Iterable[str], Collection[str]]]
 
@@ -28,7 +29,8 @@ def _first_column(text: str) -> str | None:
 
 
 def _subject(text: str) -> str | None:
-    return text if text == EVERY or (text.isdecimal() and 0 < int(text) < 10**6) else None
+    is_number = text.isdecimal() and 0 < int(text) < 10**6
+    return text if text in (EVERY, NO_SUBJECTS) or is_number else None
 
 
 def _axis(text: str) -> str | None:
@@ -102,8 +104,9 @@ class ModelSource:
         "Subjects",
         "Which subject of a file is read whose arrays are (subjects, stimuli, units): all makes "
         "each a system, NAME@subject1 and so on, in the group NAME. Distances of several subjects "
-        "are known as such. Without it a first axis is over repetitions.",
-        metavar=f"NAME={EVERY}|NUMBER",
+        "are known as such; none says that they are of models, each a layer. Without it a first "
+        "axis is over repetitions.",
+        metavar=f"NAME={EVERY}|{NO_SUBJECTS}|NUMBER",
         pair=_subject,
         option="subject",
         last=True,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, first_line
 from mlem_core.base.resources import check_memory
-from mlem_core.base.text import listed, many, some
+from mlem_core.base.text import listed, many, short, some
 from mlem_core.base.typing import IntArray
 from mlem_core.representations.array_files import (
     ADVICE,
@@ -73,6 +73,7 @@ def from_file(
     subject: int = 0,
     by_number: bool = False,
     repetitions: bool = False,
+    split: bool = False,
 ) -> Representations:
     """Representations that something else made: a network, a brain recording.
 
@@ -94,13 +95,16 @@ def from_file(
     by_number : layers are in the order of the numbers in their names ("120 ms").
     repetitions : give the repetitions of arrays (n_repetitions, n_stimuli, n_units) as they are,
         and take no others; else their mean, as a note says.
+    split : the first axis is over models, each a layer, see `_split_models`.
 
     Raises `InputError` naming array and row where the file cannot be used. A layer with values
     that are not finite is left out (see `Representations.left_out`), unless all are so. Floats
     keep their precision (at least float32), whole numbers become float64.
     """
     path = Path(path)
-    source = _open_file(path, stimuli, distances, first_column, subject, by_number, repetitions)
+    source = _open_file(
+        path, stimuli, distances, first_column, subject, by_number, repetitions, split
+    )
     source = source if name is None else replace(source, name=name)
     if repetitions or not source.facts.get("repetitions"):
         return source
@@ -128,6 +132,7 @@ def _open_file(
     subject: int,
     by_number: bool,
     repetitions: bool,
+    split: bool,
 ) -> Representations:
     """The layers of a file, each looked at once, with repetitions as they are; as `from_file`."""
     _check_format(path, first_column)
@@ -135,7 +140,14 @@ def _open_file(
         file = Digested.from_file(path)
         watched = Watched(file.digest, (file,))
         arrays, labels = _with_labels(path, first_column)
+        if split:
+            arrays, labels = _split_models(path, arrays, labels, len(stimuli), distances)
         order, n_rows, notes = _order(path, labels, stimuli)
+        if subject == 1 and distances:
+            notes.append(
+                f"Each set of distances in {path.name} is a subject; if they are models, say so "
+                "(--subject NAME=none)."
+            )
         for name, array in arrays.items():
             where = array_name(name, path)
             arrays[name] = _converted(array, where, len(stimuli), subject, distances)
@@ -156,6 +168,7 @@ def _open_file(
     repeated = {str(n): layers[n].shape[0] for n in usable if len(layers[n].shape) == 3}
     read_as = [watched.digest] + [first_column] * (first_column in ("skip", "names"))
     read_as += [f"subject {subject}"] * bool(subject) + ["by number"] * by_number
+    read_as += ["models"] * split
     read_as += ["reordered"] * reordered
     if order is not None:
         read_as.append(f"rows {hashlib.sha256(order.astype('<i8').tobytes()).hexdigest()}")
@@ -178,6 +191,7 @@ def _open_file(
             "arrays": {name: arrays[name].dtype for name in names.values()},
             **({"first_column": first_column} if first_column else {}),
             **({"subject": subject} if subject else {}),
+            **({"models": True} if split else {}),
             **({"layer_names": {str(n): usable[n] for n in usable}} if named else {}),
             **({"repetitions": repeated} if repeated else {}),
         },
@@ -332,6 +346,46 @@ def _order(
         "of the stimuli has these values, so that the rows count in the order of the stimuli."
     )
     return None, len(stimuli), [note]
+
+
+def _split_models(
+    path: Path,
+    arrays: dict[str, FileArray],
+    labels: dict[str, FileArray],
+    n_stimuli: int,
+    distances: bool,
+) -> tuple[dict[str, FileArray], dict[str, FileArray]]:
+    """Each model of arrays whose first axis is over models as an array, and the other labels.
+
+    Models are called as an array of as many texts says, else by their number.
+
+    Raises InputError for an array of another shape.
+    """
+    n_pairs, parts, others = n_stimuli * (n_stimuli - 1) // 2, dict[str, FileArray](), dict(labels)
+    for name, array in arrays.items():
+        shape, read_all = array.shape, array.read
+        if not (len(shape) == 3 or (distances and shape[1:] == (n_pairs,))) or not shape[0]:
+            expected = "(models, stimuli, stimuli) or (models, pairs)"
+            raise InputError(
+                f"{array_name(name, path)} has the shape {shape}, which has no axis of models; "
+                f"expected {expected if distances else '(models, stimuli, units)'}."
+            )
+        titles = [f"{name} {k}" for k in range(1, shape[0] + 1)]
+        for label, texts in labels.items():
+            if np.prod(texts.shape) == shape[0] != n_stimuli:
+                own = [str(text).strip() for text in texts.read().ravel().tolist()]
+                prefix = "" if len(arrays) == 1 else f"{name} "
+                titles = [f"{prefix}{text}" for text in own] if all(own) else titles
+                others.pop(label, None)
+        for k, title in enumerate(titles):
+            if title in parts:
+                raise InputError(f"{path.name} has two models named {short(title)}; expected one.")
+            parts[title] = array._replace(shape=shape[1:], read=partial(_model, read_all, k))
+    return parts, others
+
+
+def _model(read_all: Callable[[], NDArray[Any]], number: int) -> NDArray[Any]:
+    return read_all()[number]
 
 
 def _converted(

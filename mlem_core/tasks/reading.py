@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 from typing import NamedTuple
 
-from mlem_core.analysis.model_source import EVERY
+from mlem_core.analysis.model_source import EVERY, NO_SUBJECTS
 from mlem_core.analysis.source import StimulusSource
 from mlem_core.base.errors import InputError
 from mlem_core.representations.array_files import CountsRows
@@ -93,7 +93,8 @@ def read_checked_arrays(
             stimuli,
             distances=of_distances,
             first_column=first_column,
-            subject=int(subject or 0),
+            subject=0 if subject == NO_SUBJECTS else int(subject or 0),
+            split=subject == NO_SUBJECTS,
             repetitions=repeated and not of_distances,
         )
     except CountsRows as error:

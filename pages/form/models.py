@@ -12,7 +12,7 @@ from typing import Any
 
 import streamlit as st
 
-from mlem_core.analysis.model_source import EVERY
+from mlem_core.analysis.model_source import EVERY, NO_SUBJECTS
 from mlem_core.analysis.spec import AnalysisSpec, names_in_section
 from mlem_core.analysis.transforms import kept_stimuli
 from mlem_core.base.errors import InputError
@@ -284,13 +284,20 @@ def _file_line(name: str, upload: str, content: FoundArrays | None) -> None:
                 f"file distances {name}", name in _distance_files(), partial(_set_distances, name)
             ),
         )
+        # Distances of several are known by their shape, and are of subjects unless one says so.
+        if name in _distance_files():
+            first_axis, value = "models", NO_SUBJECTS
+            about = "The first axis is over models, each a layer, and not over subjects."
+        else:
+            first_axis, value = "subjects", EVERY
+            about = "Arrays are (subjects, stimuli, units); subjects are a group of models."
         st.toggle(
-            "subjects",
-            help="Arrays are (subjects, stimuli, units); subjects are a group of models.",
+            first_axis,
+            help=about,
             **choices.bound(
-                f"file subjects {name}",
-                name in state.pairs("subjects"),
-                lambda on: state.put_pair("subjects", name, EVERY if on else None),
+                f"file {first_axis} {name}",
+                state.pairs("subjects").get(name) == value,
+                lambda on: state.put_pair("subjects", name, value if on else None),
             ),
         )
         st.text_input(

@@ -86,6 +86,33 @@ def test_arrays_of_matlab_are_those_that_scipy_reads(tmp_path, three, packed):
                     own.read()
 
 
+def test_models_of_one_file_are_layers(tmp_path, three):
+    condensed, square = RANDOM.random((2, 3)), np.ones((2, 3, 3)) - np.eye(3)
+    names, path = np.array([["a b"], ["c"]]), tmp_path / "models.npz"
+    np.savez(path, RDMs=condensed, names=names)
+    found = from_file(path, three, distances=True, split=True)
+    assert found.facts["layer_names"] == {"0": "a b", "1": "c"} and found.distances
+    for layer, distances in enumerate(condensed):
+        np.testing.assert_array_equal(found[layer][np.triu_indices(3, 1)], distances)
+    # Names of several arrays, and of none.
+    np.savez(path, V1=condensed, V4=square, names=names)
+    found = from_file(path, three, distances=True, split=True)
+    assert [*found.facts["layer_names"].values()] == ["V1 a b", "V1 c", "V4 a b", "V4 c"]
+    np.testing.assert_array_equal(found[3], square[1])
+    np.savez(path, x=RANDOM.random((2, 3, 4)))
+    found = from_file(path, three, split=True)
+    assert [*found.facts["layer_names"].values()] == ["x 1", "x 2"] and found[1].shape == (3, 4)
+    with refused("array x 1 of models.npz", "(3, 4)", "(3, 3)"):
+        from_file(path, three, distances=True, split=True)
+    np.savez(path, x=FIRST)
+    with refused("no axis of models", "(models, stimuli, units)"):
+        from_file(path, three, split=True)
+    np.savez(path, x=condensed, names=np.array(["a", "a"]))
+    with refused("two models named 'a'"):
+        from_file(path, three, distances=True, split=True)
+    assert "--subject NAME=none" in from_file(path, three, distances=True, subject=1).notes[-1]
+
+
 def test_a_file_that_ends_scipys_reader_is_refused(tmp_path, three):
     path = tmp_path / "it.mat"
     scipy.io.savemat(path, {"IT": FIRST})

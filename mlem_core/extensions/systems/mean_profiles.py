@@ -20,9 +20,9 @@ import pandas as pd
 
 from mlem_core.analysis.analysis import Selection
 from mlem_core.analysis.results import Results
-from mlem_core.base.numbers import student_quantile
 from mlem_core.base.typing import FloatArray, IntArray, Layer
 from mlem_core.extensions.systems.model_groups import Members
+from mlem_core.inference.group_means import interval_reach, mean_estimate
 from mlem_core.inference.intervals import Left
 from mlem_core.inference.resample import Estimate, shaped, standard_error
 
@@ -173,31 +173,3 @@ def _member_variance(
         variances.append((n - 1) * np.stack(without).var(axis=0))
         freedom.append(n - 1)
     return variances, freedom
-
-
-def interval_reach(variances: FloatArray, freedom: IntArray) -> FloatArray:
-    """Half-width of an interval whose variance is a sum of several (n, ...), each of few units.
-
-    Source: Welch (1947); Satterthwaite (1946), for the degrees of freedom.
-    """
-    total = variances.sum(axis=0)
-    shares = (variances**2 / freedom.reshape(-1, *[1] * (variances.ndim - 1))).sum(axis=0)
-    degrees = np.divide(total**2, shares, out=np.ones_like(total), where=shares > 0)
-    return np.sqrt(total) * student_quantile(degrees)
-
-
-def mean_estimate(values: FloatArray, stimuli: Left | None = None) -> Estimate:
-    """The mean over the members of a group, with its interval over these and the stimuli.
-
-    Arrays (...) of values (n_members, ...), which are (n_blocks, n_members, ...) without each block
-    of stimuli. There is no interval for one member.
-    """
-    n, mean = len(values), values.mean(axis=0)
-    if n < 2:
-        return Estimate(mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan))
-    variances, freedom = [values.var(axis=0, ddof=1) / n], [n - 1]
-    if stimuli is not None:
-        variances.append(standard_error(stimuli.without.mean(axis=1), stimuli.sizes) ** 2)
-        freedom.append(min(stimuli.sizes) - 1)
-    reach = interval_reach(np.stack(variances), np.array(freedom))
-    return Estimate(mean, mean - reach, mean + reach)

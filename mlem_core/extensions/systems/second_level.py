@@ -34,10 +34,10 @@ from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.estimators.normal_equations import NormalEquations, ridge_weights
 from mlem_core.estimators.registry import FoldFits
 from mlem_core.estimators.ridge_solver import ALPHAS, RidgeSolver
-from mlem_core.extensions.systems.mean_profiles import interval_reach
 from mlem_core.extensions.systems.model_groups import Squares
 from mlem_core.extensions.systems.properties import Properties
 from mlem_core.extensions.systems.property_tests import GROUP, permutation_tests
+from mlem_core.inference.group_means import interval_reach
 from mlem_core.inference.intervals import SIGNIFICANT
 from mlem_core.inference.resample import standard_error
 from mlem_core.pairs.columns import feature_columns

@@ -10,9 +10,10 @@ from scipy.stats import t, ttest_1samp
 
 from mlem_core.analysis.context import SelectionContext
 from mlem_core.cli.commands import main
-from mlem_core.extensions.systems.mean_profiles import estimate, mean_estimate
+from mlem_core.extensions.systems.mean_profiles import estimate
 from mlem_core.extensions.systems.model_groups import group_similarities
 from mlem_core.extensions.systems.summary import GroupSummary
+from mlem_core.inference.group_means import mean_estimate
 from mlem_core.inference.intervals import Left
 from mlem_core.inference.layer_intervals import LAYER_INTERVALS
 from mlem_core.inference.resample import standard_error
