@@ -17,7 +17,6 @@ from mlem_core.extensions.systems.group_spec import Member
 from mlem_core.extensions.systems.halves import (
     DRAWS,
     cross_validated,
-    draw_halves,
     profile_squares,
     relation_squares,
 )
@@ -25,6 +24,7 @@ from mlem_core.extensions.systems.model_groups import Members, Squares
 from mlem_core.extensions.systems.properties import Properties
 from mlem_core.extensions.systems.second_level import holm, second_level
 from mlem_core.inference.intervals import SIGNIFICANT
+from mlem_core.pairs.resampling_units import draw_halves
 from validation.work import Row, Task
 
 # Systems and families; of families date and architecture, the others of each system for itself.

@@ -93,22 +93,32 @@ class BlockSums:
             pairs.squared if with_distances else None,
             progress,
         )
-        shares: tuple[float, ...] = (1.0,) * len(blocks.sizes)
-        if stimuli is not None:
-            no_folds = np.zeros(len(stimuli), dtype=np.int64)
-            population = StimulusUnits(no_folds, stimuli.groups, stimuli.items)
-            counts = zip(pairs.units.counts, population.counts, strict=False)
-            shares = tuple(few / many for few, many in counts)
+        shares = (1.0,) * len(blocks.sizes) if stimuli is None else unit_shares(pairs, stimuli)
         return cls(sums, blocks.sizes, pairs.statistics.tests, shares)
 
     def without(self, value: FloatArray, influence: FloatArray) -> FloatArray:
         """(n_blocks, ...) a value (...) without each block, from influences (n_blocks, ...)."""
-        scale = [
-            np.full(n, n / max(1, n - 1) * np.sqrt(share))
-            for n, share in zip(self.sizes, self.shares, strict=True)
-        ]
-        scales = np.concatenate(scale).reshape(-1, *[1] * (influence.ndim - 1))
-        return np.asarray(value - scales * influence)
+        return without_blocks(value, influence, self.sizes, self.shares)
+
+
+def without_blocks(
+    value: FloatArray, influence: FloatArray, sizes: Sequence[int], shares: Sequence[float]
+) -> FloatArray:
+    """(n_blocks, ...) a value (...) without each block; the others are as of `BlockSums`."""
+    scale = [
+        np.full(n, n / max(1, n - 1) * np.sqrt(share))
+        for n, share in zip(sizes, shares, strict=True)
+    ]
+    scales = np.concatenate(scale).reshape(-1, *[1] * (influence.ndim - 1))
+    return np.asarray(value - scales * influence)
+
+
+def unit_shares(pairs: LayerPairs, stimuli: StimulusSet) -> tuple[float, ...]:
+    """Share of the units of each kind of some stimuli that the stimuli of pairs have."""
+    no_folds = np.zeros(len(stimuli), dtype=np.int64)
+    population = StimulusUnits(no_folds, stimuli.groups, stimuli.items)
+    counts = zip(pairs.units.counts, population.counts, strict=False)
+    return tuple(few / many for few, many in counts)
 
 
 class SimilarityWithout(NamedTuple):

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -36,6 +36,7 @@ from mlem_core.pairs.scored_pairs import FoldPairsIndex, ScoredPairs
 from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.stimuli.folds import untested_items
 from mlem_core.stimuli.levels import exchanges
+from mlem_core.storage.store import Packed
 
 # Numbers of pairs that are in memory together.
 CHUNK_NUMBERS = 2**27
@@ -43,9 +44,23 @@ CHUNK_NUMBERS = 2**27
 AT_ONCE = 40
 
 
-def compute_importance_chance(
+class ImportanceNull(NamedTuple):
+    """Importances when the labels of a feature are permuted at its level.
+
+    table : model, layer, feature, unit, moved, importance, chance (mean over permutations), excess,
+        p (corrected over the features of a layer); NaN in the last three where too few stimuli
+        change their labels
+    draws : (1 + n_permutations, n_features, n_layers) with the true labels first; the same
+        permutations for all layers
+    """
+
+    table: pd.DataFrame
+    draws: Annotated[FloatArray, Packed(np.float32)]
+
+
+def compute_importance_null(
     context: SelectionContext, permutations: int = PERMUTATIONS
-) -> pd.DataFrame:
+) -> ImportanceNull:
     """Importances when the labels of a feature are permuted at its level.
 
     The models are fitted anew for each permutation of each feature, with the penalties that were
@@ -54,12 +69,6 @@ def compute_importance_chance(
 
     Raises InputError: interactions; fewer than 20 permutations; representations that are no longer
     in the store.
-
-    Returns
-    -------
-    model, layer, feature, unit, moved, importance, chance (mean over permutations), excess, p
-    (corrected over the features of a layer); NaN in the last three where too few stimuli change
-    their labels
     """
     check_permutations(permutations)
     if context.selection.interactions:
@@ -67,7 +76,7 @@ def compute_importance_chance(
             "importances by chance are of single features; found interactions, so choose an "
             "analysis without them."
         )
-    analysis, selection, tables = context.analysis, context.selection, []
+    analysis, selection, tables, all_draws = context.analysis, context.selection, [], []
     size = max(1, CHUNK_NUMBERS // (2 * analysis.pairs.n_pairs))
     starts, features = range(0, len(selection.layers), size), selection.features
     progress = counting(context.report, "importances by permuted labels", "permutations")
@@ -102,7 +111,8 @@ def compute_importance_chance(
             p=corrected_p(draws, known).T.ravel(),
         )
         tables.append(table)
-    return pd.concat(tables, ignore_index=True)
+        all_draws.append(draws)
+    return ImportanceNull(pd.concat(tables, ignore_index=True), np.concatenate(all_draws, axis=-1))
 
 
 def exceeds_chance(table: pd.DataFrame | None, layer: Layer, feature: str) -> bool | None:
@@ -110,7 +120,7 @@ def exceeds_chance(table: pd.DataFrame | None, layer: Layer, feature: str) -> bo
 
     Parameters
     ----------
-    table : of `compute_importance_chance`
+    table : of `ImportanceNull`
     """
     if table is None:
         return None
@@ -328,8 +338,31 @@ def _chance_key(context: SelectionContext, permutations: int = PERMUTATIONS) -> 
     return selection_key(context, permutations=permutations)
 
 
+def _null_of_layers(context: SelectionContext, null: ImportanceNull) -> ImportanceNull:
+    """What is known of the selected layers, of that of all layers."""
+    layers = context.selection.layers
+    at = [context.analysis.layers.index(layer) for layer in layers]
+    n_features = null.draws.shape[1]
+    rows = np.concatenate([np.arange(n_features) + n_features * place for place in at])
+    return ImportanceNull(null.table.iloc[rows].reset_index(drop=True), null.draws[..., at])
+
+
+IMPORTANCE_NULL = Stage[ImportanceNull](
+    "importance-null",
+    1,
+    ImportanceNull,
+    compute_importance_null,
+    key=_chance_key,
+    narrow=_null_of_layers,
+)
 IMPORTANCE_CHANCE = Stage[pd.DataFrame](
-    "importance-chance", 3, pd.DataFrame, compute_importance_chance, key=_chance_key
+    "importance-chance",
+    3,
+    pd.DataFrame,
+    lambda context, permutations=PERMUTATIONS: (
+        IMPORTANCE_NULL.get(context, permutations=permutations).table
+    ),
+    key=_chance_key,
 )
 SCORE_CHANCE = Stage[pd.DataFrame](
     "score-chance", 4, pd.DataFrame, compute_score_chance, key=_chance_key

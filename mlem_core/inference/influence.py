@@ -45,6 +45,7 @@ from mlem_core.measures.contributions import (
     rank_scale,
     weighted_subsets,
 )
+from mlem_core.pairs.designs import pair_places
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.scored_pairs import FoldPairs, ScoredPairs
 from mlem_core.pairs.unit_sums import MOST_NUMBERS, UnitSums
@@ -64,6 +65,31 @@ def rsa_influence(sums: UnitSums) -> FloatArray:
     influence = products / np.sqrt(np.outer(variance, variance))
     influence -= moments.rsa / 2 * (squares[:, :, None] + squares[:, None, :])
     return np.asarray(influence)
+
+
+def cross_rsa_influence(first: FloatArray, second: FloatArray, members: FloatArray) -> FloatArray:
+    """Influence on the RSA correlation of each of some layers with each of others.
+
+    As `rsa_influence` without the sums over pairs of layers that are not compared.
+
+    Parameters
+    ----------
+    first, second : (n_first, n_pairs), (n_second, n_pairs) ranks, centred and of length 1
+    members : (n_units, n_stimuli) 1 where a stimulus is of a unit, else 0
+
+    Returns
+    -------
+    (n_units, n_first, n_second)
+    """
+    n, rsa = members.shape[1], first @ second.T
+    influence = np.empty((n, *rsa.shape))
+    for stimulus in range(n):
+        others = np.delete(np.arange(n), stimulus)
+        places = pair_places(np.full(n - 1, stimulus), others, n)
+        a, b = first[:, places], second[:, places]
+        squares = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1)
+        influence[stimulus] = a @ b.T - rsa / 2 * squares
+    return np.tensordot(members, influence, axes=1)
 
 
 def similarity_influence(

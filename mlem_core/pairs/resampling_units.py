@@ -202,3 +202,21 @@ def jackknife_weights(n_groups: int, n_blocks: int, rng: np.random.Generator) ->
     n_blocks = min(n_blocks, n_groups)
     block = rng.permutation(np.arange(n_groups) % n_blocks)
     return (block[None, :] != np.arange(n_blocks)[:, None]).astype(np.uint8)
+
+
+def draw_halves(
+    units: IntArray, folds: IntArray, most: int, rng: np.random.Generator
+) -> tuple[IntArray, IntArray]:
+    """Stimuli, ascending, of two random halves that share no unit, each with as much of every fold.
+
+    Units (n_stimuli,) stay together; folds (n_stimuli,) are those of the stimuli. Of more than
+    `most` stimuli a random part is taken, about so many.
+    """
+    _, first, unit = np.unique(units, return_index=True, return_inverse=True)
+    order = rng.permutation(len(first))
+    order = order[np.argsort(folds[first[order]], kind="stable")]
+    half = np.empty(len(order), dtype=np.int64)
+    half[order] = np.arange(len(order)) % 2
+    drawn = np.empty(len(order), dtype=bool)
+    drawn[order] = np.arange(len(order)) // 2 % max(1.0, len(units) / most) < 1
+    return np.flatnonzero((drawn & (half == 0))[unit]), np.flatnonzero((drawn & (half == 1))[unit])

@@ -44,7 +44,7 @@ from mlem_core.storage.digests import Digested, Watched
 _LAYER = re.compile(r"layer_0*(\d{1,6})", re.ASCII)
 MOST_LAYERS = 2_000
 # The number in the name of a time point, such as "-50 ms".
-_NUMBER = re.compile(r"[-+]?\d+(\.\d+)?", re.ASCII)
+NUMBER = re.compile(r"[-+]?\d+(\.\d+)?", re.ASCII)
 # The numbers in a name: "0.25 s" has one, "blocks.0.1" two; a hyphen behind a letter is no sign.
 _NUMBERS = re.compile(r"(?<![\w.])-?\d+\.\d+(?![\w.])|(?<![^\W_])-?\d+|\d+", re.ASCII)
 
@@ -495,7 +495,7 @@ def natural_order(names: Sequence[str]) -> list[str]:
 
 def _number(path: Path, name: str) -> float:
     """The number in the name of a layer, by which it is ordered."""
-    match = _NUMBER.search(name)
+    match = NUMBER.search(name)
     if match is None:
         raise InputError(
             f"{array_name(name, path)} has no number in its name; expected one for each layer of "

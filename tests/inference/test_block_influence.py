@@ -17,6 +17,7 @@ from mlem_core.inference.block_influence import (
     jackknife_rsa,
     jackknife_scores,
 )
+from mlem_core.inference.influence import cross_rsa_influence, rsa_influence
 from mlem_core.inference.resample import standard_error
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.importance import fitted
@@ -132,3 +133,15 @@ def test_influences_of_a_sample_are_smaller_by_the_root_of_its_share(case):
     value, influence = np.zeros(()), np.ones(40)
     np.testing.assert_allclose(whole.without(value, influence), -40 / 39)
     np.testing.assert_allclose(sample.without(value, influence), -40 / 39 * np.sqrt(0.5))
+
+
+def test_influence_on_rsa_of_some_layers_with_others_is_that_of_all(case):
+    *_, pairs = case
+    blocks = pairs.units.blocks()
+    of_all = rsa_influence(BlockSums.from_pairs(pairs, blocks=blocks).sums)
+    ranks = np.stack(pairs.ranks).astype(np.float64)
+    ranks -= ranks.mean(axis=1, keepdims=True)
+    ranks /= np.linalg.norm(ranks, axis=1, keepdims=True)
+    members = (blocks.weights == 0).astype(np.float64)
+    crossed = cross_rsa_influence(ranks[:1], ranks, members)
+    np.testing.assert_allclose(crossed, of_all[:, :1], atol=1e-12)

@@ -34,7 +34,7 @@ from mlem_core.inference.intervals import Left
 from mlem_core.inference.layer_pairs import selected_columns
 from mlem_core.measures.importance import fitted
 from mlem_core.pairs.designs import PairDesign
-from mlem_core.pairs.resampling_units import StimulusUnits
+from mlem_core.pairs.resampling_units import StimulusUnits, draw_halves
 from mlem_core.pairs.similarities import RSA
 from mlem_core.pairs.statistics import ComparedPairs, pair_statistics
 from mlem_core.stimuli.folds import FEWEST_TESTED, tested
@@ -112,24 +112,6 @@ def draw_all_halves(analysis: Analysis) -> list[IntArray]:
     n_models = len({model for model, _ in analysis.layers})
     enough = n_models >= FEWEST and smallest >= FEWEST_TESTED and not analysis.lacks_pairs
     return halves if enough else []
-
-
-def draw_halves(
-    units: IntArray, folds: IntArray, most: int, rng: np.random.Generator
-) -> tuple[IntArray, IntArray]:
-    """Stimuli, ascending, of two random halves that share no unit, each with as much of every fold.
-
-    Units (n_stimuli,) stay together; folds (n_stimuli,) are those of the stimuli. Of more than
-    `most` stimuli a random part is taken, about so many.
-    """
-    _, first, unit = np.unique(units, return_index=True, return_inverse=True)
-    order = rng.permutation(len(first))
-    order = order[np.argsort(folds[first[order]], kind="stable")]
-    half = np.empty(len(order), dtype=np.int64)
-    half[order] = np.arange(len(order)) % 2
-    drawn = np.empty(len(order), dtype=bool)
-    drawn[order] = np.arange(len(order)) // 2 % max(1.0, len(units) / most) < 1
-    return np.flatnonzero((drawn & (half == 0))[unit]), np.flatnonzero((drawn & (half == 1))[unit])
 
 
 def cross_validated(

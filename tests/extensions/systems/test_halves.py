@@ -14,13 +14,13 @@ from mlem_core.extensions.systems.group_spec import Member
 from mlem_core.extensions.systems.halves import (
     HALVES,
     cross_validated,
-    draw_halves,
     profile_squares,
     relation_squares,
 )
 from mlem_core.extensions.systems.model_groups import Members
 from mlem_core.extensions.systems.summary import GroupSummary
 from mlem_core.inference.intervals import Left
+from mlem_core.pairs.resampling_units import draw_halves
 
 
 def one_layer(n):
