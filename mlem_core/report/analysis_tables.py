@@ -147,6 +147,8 @@ class TableInput:
     similarity : of all layers, the one that is explained
     chance : of contributions to it, where it is known
     intervals : of that similarity and of all scores, where they were requested
+    permutations : of the labels of each feature, by which importances are compared with chance; 0
+        where that was not requested
     store : None: only what follows from the statistics of pairs is computed
     """
 
@@ -156,6 +158,7 @@ class TableInput:
     similarity: LayerSimilarity
     chance: ContributionNull | None = None
     intervals: LayerIntervals | None = None
+    permutations: int = 0
     store: Store | None = None
     progress: Report = lambda _: None
 
@@ -244,7 +247,8 @@ def analysis_tables(
     ]
     notices += [f"{listed(uncorrected)}: {UNCORRECTED}"] if uncorrected else []
     chance = LAYER_CHANCE.find(context.reselect(similarity=similarity.similarity.name))
-    default = default_tables(replace(inputs, chance=chance, intervals=intervals))
+    known = replace(inputs, chance=chance, intervals=intervals, permutations=options.chance)
+    default = default_tables(known)
     return AnalysisTables(
         tables={**results.tables(), **extra, **default.tables},
         similarity=similarity,

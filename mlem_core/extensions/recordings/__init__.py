@@ -1,6 +1,6 @@
 """Recordings of brains and behaviour."""
 
-from mlem_core.extending import Extension
+from mlem_core.extending import Extension, TableSource
 
 _HERE = "mlem_core.extensions.recordings"
 
@@ -9,4 +9,9 @@ EXTENSION = Extension(
     title="Recordings",
     sentence="Files of the labs that record brains and behaviour, groups and time.",
     entries={"array format": (f"{_HERE}.hdf5",)},
+    stages={
+        "region-similarity": f"{_HERE}.region_tables:REGIONS_JOB",
+        "time-course": f"{_HERE}.region_tables:TIME_JOB",
+    },
+    tables=(TableSource(compute=f"{_HERE}.region_tables:region_tables"),),
 )
