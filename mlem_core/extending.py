@@ -223,7 +223,8 @@ class Band:
     ----------
     name : in the legend
     caption : what it is, in a sentence
-    table : a data frame with columns model, layer, lower and upper
+    table : a data frame with columns model, layer, lower and upper; and group, where models of a
+        group have the same
     """
 
     name: str

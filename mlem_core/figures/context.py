@@ -204,9 +204,14 @@ class FigureContext(SelectionContext):
         return IMPORTANCE_CHANCE.find(self)
 
     @cached_property
+    def extension_bands(self) -> list[Band]:
+        """Grey bands of extensions behind the importances."""
+        return [band for bands in functions("bands") for band in bands(self)]
+
+    @cached_property
     def bands(self) -> list[Band]:
         """Grey bands behind the importances: the largest by chance, and those of extensions."""
-        bands = [band for bands in functions("bands") for band in bands(self)]
+        bands = self.extension_bands
         if (chance := self.importance_chance) is None:
             return bands
         largest = chance.groupby(["model", "layer"], as_index=False)["chance"].max()

@@ -166,14 +166,18 @@ def check_permutations(n: int) -> None:
         )
 
 
-def family_of_tests(table: pd.DataFrame, what: str, p: str = "p") -> FamilyOfTests:
+def family_of_tests(
+    table: pd.DataFrame, what: str, p: str = "p", *, any_error: bool = False
+) -> FamilyOfTests:
     """Add corrected p-values to a table, and name the family.
 
-    They are corrected for the false discovery rate (Benjamini and Hochberg 1995).
+    They are corrected for the false discovery rate (Benjamini and Hochberg 1995), or for the chance
+    of any false claim (Holm 1979), however the tests depend on each other.
 
     Parameters
     ----------
     what : is tested, in the plural
+    any_error : correct by Holm
     p : the column of p-values; rows without one are not in the family. The new column is this name
         with "_corrected"
     """
@@ -183,9 +187,15 @@ def family_of_tests(table: pd.DataFrame, what: str, p: str = "p") -> FamilyOfTes
     # As `scipy.stats.false_discovery_control`, whose package takes a second to import.
     descending, n = np.argsort(values)[::-1], len(values)
     corrected = np.empty(n)
-    corrected[descending] = np.minimum.accumulate(values[descending] * (n / np.arange(n, 0, -1)))
+    if any_error:
+        ascending = descending[::-1]
+        corrected[ascending] = np.maximum.accumulate(values[ascending] * np.arange(n, 0, -1))
+    else:
+        by_rank = values[descending] * (n / np.arange(n, 0, -1))
+        corrected[descending] = np.minimum.accumulate(by_rank)
     table.loc[tested, f"{p}_corrected"] = np.minimum(corrected, 1.0)
-    return FamilyOfTests(table, f"{tested.sum():,} {what} (Benjamini-Hochberg)")
+    by = "Holm" if any_error else "Benjamini-Hochberg"
+    return FamilyOfTests(table, f"{tested.sum():,} {what} ({by})")
 
 
 DRAWS = 2_000

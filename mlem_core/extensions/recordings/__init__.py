@@ -8,10 +8,15 @@ EXTENSION = Extension(
     name="recordings",
     title="Recordings",
     sentence="Files of the labs that record brains and behaviour, groups and time.",
+    bands=f"{_HERE}.stage:bands",
+    prepare=f"{_HERE}.stage:prepare",
     entries={"array format": (f"{_HERE}.hdf5",)},
     stages={
         "region-similarity": f"{_HERE}.region_tables:REGIONS_JOB",
         "time-course": f"{_HERE}.region_tables:TIME_JOB",
     },
-    tables=(TableSource(compute=f"{_HERE}.region_tables:region_tables"),),
+    tables=(
+        TableSource(compute=f"{_HERE}.stage:tables", has_intervals=f"{_HERE}.stage:has_intervals"),
+        TableSource(compute=f"{_HERE}.region_tables:region_tables"),
+    ),
 )

@@ -1,4 +1,4 @@
-"""Many models, or subjects: groups, what sets them apart, training, noise ceilings."""
+"""Many models, or subjects: groups, what sets them apart, training."""
 
 from mlem_core.extending import Command, Extension, ModelTable, Panel, Screen, TableSource
 
@@ -7,11 +7,9 @@ _HERE = "mlem_core.extensions.systems"
 EXTENSION = Extension(
     name="systems",
     title="Systems and groups",
-    sentence="What makes many models, or subjects, alike: groups, properties, training steps, "
-    "noise ceilings.",
+    sentence="What makes many models, or subjects, alike: groups, properties, training steps.",
     entries={"figure": (f"{_HERE}.group_figures", f"{_HERE}.figures")},
     options={"models": f"{_HERE}.group_spec:GroupOptions"},
-    bands=f"{_HERE}.stage:bands",
     methods=f"{_HERE}.stage:methods",
     prepare=f"{_HERE}.stage:prepare",
     example=f"{_HERE}.stage:example_entries",

@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from mlem_core.analysis.subjects import subject_layers
 from mlem_core.base.text import many
-from mlem_core.extensions.systems.noise_ceilings import NOISE_CEILINGS, subject_layers
-from mlem_core.extensions.systems.stage import CEILING, grouped_models, trainings
+from mlem_core.extending import Band
+from mlem_core.extensions.systems.stage import grouped_models, trainings
 from mlem_core.extensions.systems.summary import sizes
 from mlem_core.figures.captions import chance_sentence
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
@@ -52,7 +53,7 @@ def group_profiles(
     features: Sequence[str],
     *,
     across: int = 3,
-    noise: pd.DataFrame | None = None,
+    bands: Sequence[Band] = (),
     subjects: Mapping[str, str] | None = None,
 ) -> go.Figure:
     """Mean importance of each feature over relative depth, a panel a group; bands over members.
@@ -61,7 +62,7 @@ def group_profiles(
     ----------
     profiles : group, members, layer, depth, feature, importance, lower, upper
     features : of all analyses that are to have the same colours
-    noise : group, layer, lower, upper: noise ceilings, a grey band
+    bands : grey ones, whose tables have the columns group, layer, lower and upper
     subjects : by the group of subjects, one whose layers have the names of all of them: the axis
         says these
     """
@@ -77,10 +78,10 @@ def group_profiles(
             at = [layer_in_model((subject, n)) for n in line["layer"]]
             drawn += feature_line(line, at, line["depth"], str(name), colors)
         depth = rows.drop_duplicates("layer").set_index("layer")["depth"]
-        if noise is not None:
-            of_group = noise[(noise["group"] == group) & noise["layer"].isin(depth.index)]
-            of_group = of_group.assign(depth=of_group["layer"].map(depth))
-            drawn += grey_band(of_group, "noise ceiling", "depth")
+        for band in bands:
+            of_group = band.table[band.table["group"] == group].drop_duplicates("layer")
+            of_group = of_group.assign(depth=of_group["layer"].map(depth)).dropna(subset="depth")
+            drawn += grey_band(of_group, band.name, "depth")
         traces += place_in_panel(ref, drawn)
         layout[f"xaxis{ref}"] |= {"range": [-0.03, 1.03]}
         if subject:
@@ -233,17 +234,18 @@ def draw_group_profiles(context: FigureContext) -> RenderedFigure | None:
     summary = grouped_models(context)
     if summary is None:
         return None
-    noise, across = NOISE_CEILINGS.find(context), 2 if context.drawing.narrow else 3
+    across = 2 if context.drawing.narrow else 3
+    bands = [band for band in context.extension_bands if "group" in band.table]
     layers, axes = subject_layers(context.analysis), context.names.axes
     subjects = {group: every[0][0] for (group, _), every in layers.items() if every[0][0] in axes}
     along = context.along if {*summary.members.groups} <= {*subjects} else "relative depth"
     return RenderedFigure(
         group_profiles(
-            summary.profiles, context.terms, across=across, noise=noise, subjects=subjects
+            summary.profiles, context.terms, across=across, bands=bands, subjects=subjects
         ),
         f"Mean importance of each feature over {along}, per group of models. Bands: 95 % CI "
-        f"over {summary.over}, where n is two or more. {f'{CEILING} ' if noise is not None else ''}"
-        f"{sizes(summary)} {context.basis}",
+        f"over {summary.over}, where n is two or more. "
+        f"{''.join(f'{band.caption} ' for band in bands)}{sizes(summary)} {context.basis}",
         summary.profiles,
     )
 

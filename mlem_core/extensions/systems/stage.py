@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.context import FITS, SelectionContext
@@ -15,15 +14,9 @@ from mlem_core.base.labels import Names
 from mlem_core.base.text import listed
 from mlem_core.base.typing import Layer, Report
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.extending import Band
 from mlem_core.extensions.systems.group_spec import complete_trajectories, group_options
 from mlem_core.extensions.systems.halves import FEWEST, HALVES, draw_all_halves
 from mlem_core.extensions.systems.model_groups import BEST, PROFILES, Measured, Members
-from mlem_core.extensions.systems.noise_ceilings import (
-    NOISE_CEILINGS,
-    ceiling_tables,
-    subject_layers,
-)
 from mlem_core.extensions.systems.summary import (
     TERMS_WITHOUT,
     GroupSummary,
@@ -38,23 +31,20 @@ from mlem_core.pairs.similarities import RSA
 from mlem_core.report.analysis_tables import ComputedTables, TableInput
 from mlem_core.storage.store import Store
 
-CEILING = "Grey band: noise ceiling of the RSA with the subjects, lower to upper."
-
 
 def tables(inputs: TableInput, name: str) -> ComputedTables:
-    """Tables of groups, trajectories, systems and noise ceilings, and sentences on them.
+    """Tables of groups, trajectories and systems, and sentences on them.
 
-    Without a store there are no halves of the stimuli and no noise ceilings.
+    Without a store there are no halves of the stimuli.
     """
     analysis = inputs.analysis
     context = SelectionContext(analysis, inputs.selection, inputs.store, inputs.progress)
     context.remember("results", inputs.results)
-    left, ceilings = None, dict[str, pd.DataFrame]()
+    left = None
     if inputs.store is not None:
         if inputs.intervals is not None and group_options(analysis.spec).has_groups:
             left = TERMS_WITHOUT.get(context.reselect(similarity=inputs.similarity.similarity.name))
         _keep_halves(context)
-        ceilings = ceiling_tables(context)
     summary = GroupSummary.from_context(
         context,
         bounds=inputs.intervals,
@@ -62,7 +52,7 @@ def tables(inputs: TableInput, name: str) -> ComputedTables:
         compared=inputs.similarity,
         chance=inputs.chance,
     )
-    return ComputedTables(group_tables(summary) | ceilings, findings=lines(summary))
+    return ComputedTables(group_tables(summary), findings=lines(summary))
 
 
 def _keep_halves(context: SelectionContext) -> None:
@@ -81,13 +71,11 @@ def has_intervals(analysis: Analysis, store: Store) -> bool:
 
 
 def prepare(analysis: Analysis, store: Store, selection: Selection) -> None:
-    """Keep what figures of subjects and systems read: ceilings, halves, distances, second level.
+    """Keep what figures of systems read: halves, distances, second level.
 
-    Raises as `compute_halves` and `compute_noise_ceilings`.
+    Raises as `compute_halves`.
     """
     context = SelectionContext(analysis, selection, store)
-    if subject_layers(analysis):
-        NOISE_CEILINGS.get(context)
     _keep_halves(context)
     n_models = len({model for model, _ in analysis.layers})
     if n_models < FEWEST or estimator_named(selection.estimator).slow:
@@ -133,15 +121,6 @@ def methods(analysis: Analysis, names: Names) -> list[str]:
             "with 95 % CI by t where there are two or more."
         )
     return sentences
-
-
-def bands(context: FigureContext) -> list[Band]:
-    """Noise ceilings behind the importances of subjects."""
-    ceilings = NOISE_CEILINGS.find(context)
-    if ceilings is None:
-        return []
-    members = pd.DataFrame(context.names.groups.items(), columns=["model", "group"])
-    return [Band("noise ceiling", CEILING, ceilings.merge(members, on="group"))]
 
 
 def group_summary(context: FigureContext) -> GroupSummary:

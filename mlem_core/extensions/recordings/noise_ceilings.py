@@ -9,25 +9,27 @@ Source: Nili et al. (2014).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.context import SelectionContext, Stage
 from mlem_core.analysis.layer_sources import get_representations
+from mlem_core.analysis.subjects import subject_layers
 from mlem_core.base.parallel import cores
 from mlem_core.base.resources import check_free
-from mlem_core.base.typing import Layer, counted, counting, layer_name
+from mlem_core.base.typing import FloatArray, Layer, counted, counting, layer_name
+from mlem_core.inference.block_influence import unit_shares, without_blocks
+from mlem_core.inference.intervals import Without
+from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.resample import PERMUTED
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.ranks import IN_MEMORY_BYTES, PairRanks, pair_ranks
 from mlem_core.storage.store import Store
-
-# What the features reach stands under this name beside models.
-FEATURES = "features"
 
 
 def noise_ceiling(ranks: Iterable[NDArray[np.uint32]], layers: PairRanks) -> tuple[float, float]:
@@ -46,24 +48,6 @@ def noise_ceiling(ranks: Iterable[NDArray[np.uint32]], layers: PairRanks) -> tup
     layers.put(2 * n, pair_ranks(total, overwrite=True, threads=cores()))
     rsa = layers.rsa()
     return float(np.diagonal(rsa[:n, n : 2 * n]).mean()), float(rsa[:n, 2 * n].mean())
-
-
-def subject_layers(analysis: Analysis) -> dict[tuple[str, int], tuple[Layer, ...]]:
-    """Layers of the subjects of each group of two or more files, by group and number of the layer.
-
-    A layer is there where every subject has it, under the same name.
-    """
-    files, names = dict(analysis.spec.representations), analysis.layer_names
-    there, layers_by_group = dict.fromkeys(analysis.layers), {}
-    for group, members in analysis.spec.groups:
-        subjects = [member for member in members if member in {model for model, _ in there}]
-        if len(subjects) < 2 or not {*subjects} <= {*files}:
-            continue
-        for number in (number for model, number in there if model == subjects[0]):
-            layers = tuple((subject, number) for subject in subjects)
-            if {*layers} <= {*there} and len({names.get(layer) for layer in layers}) == 1:
-                layers_by_group[group, number] = layers
-    return layers_by_group
 
 
 def compute_noise_ceilings(context: SelectionContext) -> pd.DataFrame:
@@ -115,34 +99,66 @@ def _room(n_layers: int, n_pairs: int, store: Store) -> PairRanks:
     return PairRanks(n_layers, n_pairs, store.root)
 
 
-def ceiling_tables(context: SelectionContext) -> dict[str, pd.DataFrame]:
-    """Tables of the noise ceilings and of what reaches them, by file name; none without subjects.
+@dataclass(frozen=True)
+class SubjectCeilings:
+    """Lower noise ceiling of each subject, also without each block of stimuli.
 
-    model_ceilings.csv has a row for each layer of a system outside the group, with its mean RSA
-    with the subjects and the shares of the ceilings (missing where these are not above 0). Rows of
-    `FEATURES` have no layer, and the mean held-out ρ of the subjects: what the features, weighted
-    for each subject, predict of its distances.
-
-    Raises as `compute_noise_ceilings`.
+    Attributes
+    ----------
+    table : group, layer (its number), lower; a row a subject
+    without : (n_blocks, n_rows)
+    sizes : how many blocks are of each kind of unit, see `mlem_core.inference.resample`
     """
-    analysis, results = context.analysis, context.results
-    there = {*results.layers}
-    layers = {at: every for at, every in subject_layers(analysis).items() if {*every} <= there}
-    if not layers:
-        return {}
-    ceilings = NOISE_CEILINGS.get(context)
-    ceilings = ceilings[[(row.group, row.layer) in layers for row in ceilings.itertuples()]]
-    rho = results.scores.groupby(["model", "layer"])["rho"].mean()
-    place = {layer: at for at, layer in enumerate(analysis.layers)}
-    tables = []
-    for group, number, lower, upper, _ in ceilings.itertuples(index=False):
-        subjects, members = list(layers[group, number]), dict(analysis.spec.groups)[group]
-        others = [layer for layer in results.layers if layer[0] not in members]
-        at, at_subjects = ([place[layer] for layer in rows] for rows in (others, subjects))
-        rsa = analysis.rsa[np.ix_(at, at_subjects)].mean(axis=1) if others else []
-        table = pd.DataFrame([(FEATURES, None), *others], columns=["model", "layer"])
-        table = table.assign(group=group, group_layer=number, rsa=[rho.loc[subjects].mean(), *rsa])
-        for name, end in (("share_of_lower", lower), ("share_of_upper", upper)):
-            table[name] = table["rsa"] / (end if end > 0 else np.nan)
-        tables.append(table.astype({"layer": "Int64"}))
-    return {"noise_ceilings.csv": ceilings, "model_ceilings.csv": pd.concat(tables)}
+
+    table: pd.DataFrame
+    without: Without
+    sizes: tuple[int, ...]
+
+
+def lower_ceilings(ranks: Sequence[NDArray[np.uint32]]) -> tuple[FloatArray, FloatArray]:
+    """RSA of each subject with the mean of the others' ranks, and the influence of each stimulus.
+
+    (n_subjects,) and (n_stimuli, n_subjects), see `mlem_core.inference.influence`; ranks (n_pairs,)
+    are doubled.
+    """
+    from scipy.spatial.distance import squareform
+
+    total, middle = np.stack(ranks).sum(axis=0, dtype=np.float64), len(ranks[0]) + 1
+    values, influences = [], []
+    for subject_ranks in ranks:
+        others = pair_ranks(total - subject_ranks, overwrite=True, threads=cores())
+        # With unit length over the pairs, so that products are correlations.
+        a, b = (squareform(of_pairs - float(middle)) for of_pairs in (subject_ranks, others))
+        a, b = (square / (np.sqrt((square**2).sum() / 2) or 1.0) for square in (a, b))
+        products = (a * b).sum(axis=0)
+        rsa = products.sum() / 2
+        values.append(rsa)
+        influences.append(products - rsa / 2 * ((a**2).sum(axis=0) + (b**2).sum(axis=0)))
+    return np.array(values), np.stack(influences, axis=1)
+
+
+def compute_subject_ceilings(context: SelectionContext) -> SubjectCeilings:
+    """Lower noise ceilings of the subjects of each group, without each block of stimuli.
+
+    Raises as `mlem_core.inference.layer_pairs.LayerPairs.from_analysis`.
+    """
+    analysis, rows, without = context.analysis, list[pd.DataFrame](), list[FloatArray]()
+    layers, sizes = subject_layers(analysis), tuple[int, ...]()
+    progress = counting(context.report, "intervals of noise ceilings", "layers")
+    for (group, number), subjects in counted(layers.items(), len(layers), progress):
+        selection = context.reselect(layers=subjects).selection
+        pairs = LayerPairs.from_analysis(
+            analysis, selection, context.required_store, most_stimuli=PERMUTED
+        )
+        lower, influence = lower_ceilings(pairs.ranks)
+        blocks, shares = pairs.units.blocks(), unit_shares(pairs, analysis.stimuli)
+        of_blocks = (blocks.weights == 0) @ influence
+        without.append(without_blocks(lower, of_blocks, blocks.sizes, shares))
+        rows.append(pd.DataFrame({"group": group, "layer": number, "lower": lower}))
+        sizes = blocks.sizes
+    return SubjectCeilings(pd.concat(rows), np.concatenate(without, axis=1), sizes)
+
+
+SUBJECT_CEILINGS = Stage[SubjectCeilings](
+    "subject-ceilings", 1, SubjectCeilings, compute_subject_ceilings, key=_ceilings_key
+)

@@ -12,7 +12,8 @@ from scipy.stats import rankdata, spearmanr
 from mlem_core import AnalysisSpec, Store, run
 from mlem_core.analysis.context import SelectionContext
 from mlem_core.cli.commands import main
-from mlem_core.extensions.systems.noise_ceilings import NOISE_CEILINGS, ceiling_tables
+from mlem_core.extensions.recordings.noise_ceilings import NOISE_CEILINGS
+from mlem_core.extensions.recordings.stage import find_comparison
 from mlem_core.figures.context import FIGURES, FigureContext
 from mlem_core.figures.naming import naming
 
@@ -131,9 +132,9 @@ def test_the_onset_of_a_feature_and_the_ceiling_are_seen_over_time(meg, tmp_path
     analysis = run(spec, Store())
     chosen = analysis.select(layers=[one for one in analysis.layers if one[0] != "truth"])
     shown = FigureContext(analysis, chosen, Store())
-    tables = ceiling_tables(shown)
-    np.testing.assert_allclose(tables["noise_ceilings.csv"]["upper"], ceilings["upper"])
-    assert {*tables["model_ceilings.csv"]["model"]} == {"features"}
+    found = find_comparison(shown)
+    np.testing.assert_allclose(found.ceilings["upper"], ceilings["upper"])
+    assert {*found.models["model"]} == {"features"}
     for name, panels in (("profiles", SUBJECTS), ("group_profiles", 1)):
         with naming(shown.names):
             drawn = FIGURES[name].draw(shown)

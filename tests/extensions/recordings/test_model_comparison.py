@@ -1,0 +1,203 @@
+"""Models beside a group of subjects: values of rsatoolbox, planted models, files and figures."""
+
+from contextlib import redirect_stderr
+from io import StringIO
+from unittest.mock import patch
+
+import numpy as np
+import pandas as pd
+import pytest
+from rsatoolbox.inference import eval_dual_bootstrap, eval_fixed
+from rsatoolbox.model import ModelFixed
+from rsatoolbox.rdm import RDMs
+from scipy.spatial.distance import pdist, squareform
+from scipy.stats import false_discovery_control, spearmanr, t
+
+from mlem_core import AnalysisSpec, Store, run
+from mlem_core.analysis.context import SelectionContext
+from mlem_core.analysis.subjects import subject_layers
+from mlem_core.cli.commands import main
+from mlem_core.extensions.recordings.model_comparison import compare_models
+from mlem_core.extensions.recordings.noise_ceilings import NOISE_CEILINGS, SUBJECT_CEILINGS
+from mlem_core.inference.group_means import mean_estimate
+from mlem_core.inference.intervals import Left, family_of_tests
+from mlem_core.inference.layer_intervals import LAYER_INTERVALS
+from mlem_core.pairs.resampling_units import StimulusUnits
+
+N, SUBJECTS, NOISE = 40, 6, (0.5, 0.5, 3.0)
+
+
+@pytest.fixture(scope="module")
+def brain(tmp_path_factory):
+    """A folder with stimuli, distances of six subjects and of three models, the first two alike."""
+    folder, rng = tmp_path_factory.mktemp("brain"), np.random.default_rng(5)
+    kinds = rng.choice(list("abc"), N)
+    table = {"stimulus": [f"s{k}" for k in range(N)], "kind": kinds, "size": rng.choice(4, N)}
+    pd.DataFrame(table).to_csv(folder / "stimuli.csv", index=False)
+    means = dict(zip("abc", 1.5 * rng.standard_normal((3, 8)), strict=True))
+    shared = rng.standard_normal((N, 8)) + np.stack([means[kind] for kind in kinds])
+    subjects = [
+        pdist(shared * np.exp(0.3 * rng.standard_normal(8)) + rng.standard_normal((N, 8)))
+        for _ in range(SUBJECTS)
+    ]
+    models = [pdist(shared + scale * rng.standard_normal((N, 8))) for scale in NOISE]
+    np.savez(folder / "it.npz", IT=np.stack(subjects))
+    np.savez(folder / "models.npz", RDMs=np.stack(models), names=["near", "as near", "far"])
+    return folder, np.stack(subjects), np.stack(models)
+
+
+@pytest.fixture(scope="module")
+def compared(brain, tmp_path_factory):
+    folder, *_ = brain
+    store = Store(tmp_path_factory.mktemp("store"))
+    files = (("it", str(folder / "it.npz")), ("m", str(folder / "models.npz")))
+    spec = AnalysisSpec(
+        str(folder / "stimuli.csv"),
+        representations=files,
+        precomputed=("it", "m"),
+        subjects=(("m", "none"),),
+        estimator="ridge",
+        values="none",
+    )
+    context = SelectionContext.from_analysis(run(spec, store), store)
+    stages = [stage.get(context) for stage in (NOISE_CEILINGS, LAYER_INTERVALS, SUBJECT_CEILINGS)]
+    return context, stages, compare_models(context, *stages)
+
+
+def rsatoolbox_models(models):
+    return [ModelFixed(str(k), RDMs(rdm[None])) for k, rdm in enumerate(models)]
+
+
+def test_values_and_ceilings_are_those_of_rsatoolbox(brain, compared):
+    _, subjects, models = brain
+    *_, found = compared
+    theirs = eval_fixed(rsatoolbox_models(models), RDMs(subjects), method="spearman")
+    rows = found.models[found.models["model"] == "m"]
+    assert [*rows["layer"]] == [0, 1, 2]
+    np.testing.assert_allclose(rows["rsa"], theirs.get_means(), atol=1e-9)
+    lower, upper = theirs.get_noise_ceil()
+    np.testing.assert_allclose(
+        found.ceilings[["lower", "upper"]].iloc[0], (lower, upper), atol=1e-9
+    )
+    np.testing.assert_allclose(rows["to_ceiling"], lower - rows["rsa"], atol=1e-9)
+    pairs = found.differences.query("model_a == 'm'")
+    at = pairs["layer_a"].to_numpy(int), pairs["layer_b"].to_numpy(int)
+    assert [*zip(*at, strict=True)] == [(0, 1), (0, 2), (1, 2)]
+    expected = np.subtract(*(theirs.get_means()[layers] for layers in at))
+    np.testing.assert_allclose(pairs["difference"], expected, atol=1e-9)
+
+
+@pytest.mark.slow
+def test_standard_errors_are_near_those_of_rsatoolbox(brain, compared):
+    _, subjects, models = brain
+    *_, found = compared
+    np.random.seed(0)  # noqa: NPY002
+    no_ceiling = patch("rsatoolbox.inference.evaluate.boot_noise_ceiling", return_value=(0.0, 0.0))
+    with redirect_stderr(StringIO()), no_ceiling:
+        theirs = eval_dual_bootstrap(
+            rsatoolbox_models(models), RDMs(subjects), method="spearman", N=300
+        )
+    rows, pairs = found.models.query("model == 'm'"), found.differences.query("model_a == 'm'")
+    widths = rows["rsa_upper"] - rows["rsa_lower"], pairs["upper"] - pairs["lower"]
+    errors = theirs.get_sem(), np.sqrt(theirs.diff_var)
+    for width, error in zip(widths, errors, strict=True):
+        np.testing.assert_allclose(width / 2, error * t.ppf(0.975, SUBJECTS - 1), rtol=0.5)
+
+
+def test_two_equal_models_do_not_differ_and_one_that_is_farther_does(compared):
+    *_, found = compared
+    pairs = found.differences.query("model_a == 'm'").set_index(["layer_a", "layer_b"])
+    equal, other = pairs.loc[(0, 1)], pairs.loc[(0, 2)]
+    assert equal["lower"] < 0 < equal["upper"] and equal["p_corrected"] > 0.05
+    assert other["lower"] > 0 and other["p_corrected"] < 0.01
+    rows = found.models.set_index(["model", "layer"])
+    assert rows.loc[("m", 2), "to_ceiling_p_corrected"] < 0.01
+    assert rows.loc[("m", 0), "to_ceiling_lower"] < 0.05
+    (line,) = found.sentences
+    assert "4 models" in line and "6 pairs" in line and line.endswith("Holm).")
+
+
+def test_lower_ceilings_of_subjects_without_a_stimulus(brain, compared):
+    _, subjects, _ = brain
+    context, (ceilings, intervals, of_subjects), _ = compared
+    np.testing.assert_allclose(of_subjects.table["lower"].mean(), ceilings["lower"], atol=1e-9)
+    assert of_subjects.sizes == intervals.sizes == (N,)
+    # The jackknife's spread of what is computed again without each stimulus.
+    again = []
+    units = StimulusUnits.from_stimuli(context.analysis.stimuli, context.analysis.folds)
+    for stimulus in units.blocks().weights.argmin(axis=1):
+        kept = np.delete(np.arange(N), stimulus)
+        some = [squareform(squareform(rdm)[np.ix_(kept, kept)]) for rdm in subjects]
+        ranks = [pd.Series(rdm).rank().to_numpy() for rdm in some]
+        again.append([spearmanr(own, sum(ranks) - own)[0] for own in ranks])
+    np.testing.assert_allclose(np.std(again, axis=0), of_subjects.without.std(axis=0), rtol=0.2)
+    means = np.mean(again, axis=1), of_subjects.without.mean(axis=1)
+    assert np.corrcoef(means)[0, 1] > 0.95
+
+
+def test_a_mean_over_subjects_and_stimuli_has_the_variance_of_both_once():
+    rng, n, blocks, draws = np.random.default_rng(0), 8, 60, 400
+    inside, errors = 0, []
+    for _ in range(draws):
+        # A subject, the stimuli, and how the stimuli are in this subject: means of many.
+        own, both = rng.standard_normal(n), rng.standard_normal((blocks, n))
+        cells = 0.3 * own + 3 * rng.standard_normal((blocks, 1)) / 2 + 3 * both
+        values, left = cells.mean(axis=0), (cells.sum(axis=0) - cells) / (blocks - 1)
+        found = mean_estimate(values[:, None], Left(left[..., None], (blocks,)), counted_once=True)
+        inside += found.lower[0] <= 0 <= found.upper[0]
+        errors.append((found.upper[0] - found.lower[0]) / 2)
+        assert (found.p[0] < 0.05) == (not found.lower[0] <= 0 <= found.upper[0])
+    true = np.sqrt(0.09 / n + 2.25 / blocks + 9 / (n * blocks))
+    assert 0.93 <= inside / draws <= 0.98
+    np.testing.assert_allclose(np.mean(errors), true * t.ppf(0.975, 30), rtol=0.15)
+
+
+def test_p_is_corrected_by_holm_or_for_false_discoveries():
+    p = np.array([0.01, 0.04, 0.03, 0.005, np.nan, 0.9])
+    table = pd.DataFrame({"p": p})
+    holm = family_of_tests(table, "tests", any_error=True)
+    assert holm.family == "5 tests (Holm)"
+    np.testing.assert_allclose(holm.table["p_corrected"], [0.04, 0.09, 0.09, 0.025, np.nan, 0.9])
+    known = ~np.isnan(p)
+    found = family_of_tests(table, "tests").table["p_corrected"]
+    np.testing.assert_allclose(found[known], false_discovery_control(p[known]))
+
+
+@pytest.mark.slow
+def test_the_command_writes_a_row_a_model(brain, tmp_path, monkeypatch):
+    folder, *_ = brain
+    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "store"))
+    files = [
+        f"--representations={name}={folder / file}.npz"
+        for name, file in (("it", "it"), ("m", "models"))
+    ]
+    asked = ["--precomputed=it,m", "--subject=m=none", "--estimator=ridge", "--values=none"]
+    stimuli = f"--stimuli={folder / 'stimuli.csv'}"
+    for more in ([], ["--bootstrap=100"]):
+        out = tmp_path / f"out{len(more)}"
+        assert main(["analyze", stimuli, *files, *asked, *more, f"--out={out}"]) == 0
+        models = pd.read_csv(out / "model_ceilings.csv")
+        assert [*models["model"]] == ["features", "m", "m", "m"]
+        assert models["rsa"].notna().all() and models["rsa_p"].isna().all() == (not more)
+        assert (out / "model_differences.csv").exists() == bool(more)
+    pairs = pd.read_csv(out / "model_differences.csv")
+    assert len(pairs) == 6 and pairs["p_corrected"].notna().all()
+
+
+def test_subjects_of_another_group_are_no_models(brain, tmp_path):
+    folder, *_ = brain
+    files = tuple((name, str(folder / "it.npz")) for name in ("human", "monkey"))
+    spec = AnalysisSpec(
+        str(folder / "stimuli.csv"),
+        representations=files,
+        precomputed=("human", "monkey"),
+        estimator="ridge",
+        values="none",
+    )
+    store = Store(tmp_path)
+    context = SelectionContext.from_analysis(run(spec, store), store)
+    assert len(subject_layers(context.analysis)) == 2
+    found = compare_models(context, NOISE_CEILINGS.get(context))
+    assert [*found.models["model"]] == ["features", "features"]
+    few = context.reselect(layers=tuple(context.analysis.layers[:3]))
+    assert compare_models(few, NOISE_CEILINGS.get(context)) is None
