@@ -33,12 +33,13 @@ EXTENSIONS = {
     "erasure": 1_400,
     "rank_estimators": 900,
     "repeated_measures": 300,
+    "recordings": 1_800,
     "replication": 500,
-    "systems": 3_800,  # to come to 3,000
+    "systems": 3_600,  # to come to 3,000
     "web_page": 400,
 }
 EXTENSION = 1_000  # of one that is not in the table
-WHOLE = {"kernel": 26_800, "shell": 15_300, "program": 54_800, "tests": 26_800}
+WHOLE = {"kernel": 26_800, "shell": 15_300, "program": 56_000, "tests": 26_800}
 
 
 def lines(path):
