@@ -378,4 +378,4 @@ def same_content(model: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
     Of a manifest that names none nobody knows.
     """
-    return all(other.get(of) == model[of] for of in ("weights", "sha256") if of in model)
+    return all(other.get(of) == model[of] for of in ("weights", "sha256", "beside") if of in model)

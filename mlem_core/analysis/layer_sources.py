@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from mlem_core.analysis.analysis import Analysis, same_content
 from mlem_core.analysis.backends import backend_in_use
 from mlem_core.analysis.model_source import EVERY, NO_SUBJECTS
-from mlem_core.analysis.spec import AnalysisSpec, compares_repetitions
+from mlem_core.analysis.spec import AnalysisSpec, compares_repetitions, names_in_section
 from mlem_core.analysis.transforms import view
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import check_fields
@@ -43,15 +44,15 @@ def with_subjects(spec: AnalysisSpec) -> AnalysisSpec:
     to have several subjects and has none, or cannot be read.
     """
     check_fields(spec)
-    said, first_column = dict(spec.subjects), dict(spec.first_column)
+    said = dict(spec.subjects)
     of: dict[str, tuple[str, ...]] = {}
     for name, path in spec.representations:
         distances = name in spec.precomputed or spec.distance == PRECOMPUTED
         # Distances are known by their shape; a file that is not there is left to the run.
         needed = said.get(name) == EVERY
         if needed or (distances and name not in said and Path(path).is_file()):
-            column = first_column.get(name, "")
-            n = n_subjects(Path(path), distances=distances, first_column=column, needed=needed)
+            options = spec.file_options(name)
+            n = n_subjects(Path(path), distances=distances, needed=needed, **options)
             of |= {name: tuple(f"{name}@subject{k}" for k in range(1, n + 1))} if n else {}
     if not of:
         return spec
@@ -63,14 +64,15 @@ def with_subjects(spec: AnalysisSpec) -> AnalysisSpec:
         return tuple((one, value) for name, value in given for one in each([name]))
 
     numbers = tuple((one, str(k)) for own in of.values() for k, one in enumerate(own, start=1))
+    others = {*names_in_section("files")} - {"precomputed", "subjects"}
+    further: dict[str, Any] = {field: pairs(getattr(spec, field)) for field in others}
     grouped = {one for _, members in spec.groups for one in members}
     groups = ((group, each(members)) for group, members in spec.groups)
     return replace(
         spec,
         representations=pairs(spec.representations),
         precomputed=each(spec.precomputed),
-        first_column=pairs(spec.first_column),
-        axes=pairs(spec.axes),
+        **further,
         subjects=(*(one for one in spec.subjects if one[0] not in of), *numbers),
         groups=(*groups, *((name, own) for name, own in of.items() if name not in grouped)),
     )
@@ -179,10 +181,10 @@ def file_representations(
         path,
         stimuli,
         name,
-        first_column=dict(spec.first_column).get(name, ""),
         subject=0 if subject == NO_SUBJECTS else int(subject),
         split=subject == NO_SUBJECTS,
         by_number=":" in dict(spec.axes).get(name, ""),
+        **spec.file_options(name),
     )
     if compares_repetitions(spec, name):
         return repetition_distances(read_file(repetitions=True), spec.distance)

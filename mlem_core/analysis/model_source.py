@@ -10,7 +10,7 @@ from typing import Any
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import option, parse_names
 from mlem_core.base.text import short
-from mlem_core.representations.array_files import FIRST_COLUMN, formats_help
+from mlem_core.representations.array_files import ARRAY_FORMATS, FIRST_COLUMN, formats_help
 from mlem_core.representations.extraction import ExtractionOptions
 from mlem_core.representations.loading import DEVICES, DTYPES
 from mlem_core.representations.registry import packaged
@@ -55,6 +55,11 @@ def _models_help() -> str:
     return f"{', '.join(sorted(packaged()))}, a hub id or a local folder."
 
 
+def reading_options() -> list[str]:
+    """Names of the fields of an analysis that say how a representations file is read."""
+    return sorted({"rows", *(entry.option for entry in ARRAY_FORMATS.values())} - {""})
+
+
 @dataclass(frozen=True)
 class ModelSource:
     """The models and representations files of an analysis; the fields are described in place."""
@@ -97,6 +102,16 @@ class ModelSource:
         metavar=f"NAME={'|'.join(FIRST_COLUMN)}",
         pair=_first_column,
         last=True,
+        section="files",
+    )
+    rows: tuple[tuple[str, str], ...] = option(
+        (),
+        "Rows",
+        "A table (CSV, TSV, ...) with a row for each row of the arrays of a file, one of whose "
+        "columns has the values of a column of the stimuli. Rows of one stimulus are repetitions; "
+        "a column subject says whose they are.",
+        metavar="NAME=FILE",
+        pair=os.path.expanduser,
         section="files",
     )
     subjects: tuple[tuple[str, str], ...] = option(
@@ -196,11 +211,16 @@ class ModelSource:
         """Names of all models and files."""
         return [*self.models, *(name for name, _ in self.representations)]
 
+    def file_options(self, name: str) -> dict[str, Any]:
+        """Options by which a representations file is read, those of its format among them."""
+        return {option: dict(getattr(self, option)).get(name, "") for option in reading_options()}
+
     def names_in_choices(self) -> NamesInChoices:
         """Each place where models or files are named: what, the names, the choices."""
         files, first = dict(self.representations), dict(self.first_column)
         yield "representations file with precomputed distances", self.precomputed, files
         yield "representations file with a first column", first, files
+        yield "representations file with a table of rows", dict(self.rows), files
         yield "representations file with subjects", dict(self.subjects), files
         yield "representations file with an axis", dict(self.axes), files
         yield "choice for a first column", first.values(), FIRST_COLUMN

@@ -290,6 +290,11 @@ def names_in_section(section: str) -> list[str]:
     return [name for name, described in parameters().items() if described.section == section]
 
 
+def further_files() -> list[str]:
+    """Names of the fields of files by which representations files are read."""
+    return [name for name in names_in_section("files") if parameters()[name].metavar == "NAME=FILE"]
+
+
 AnalysisSpec.__doc__ = "\n".join(
     (
         f"{AnalysisSpec.__doc__}",

@@ -15,7 +15,7 @@ import pandas as pd
 from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.source import as_written
-from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.analysis.spec import AnalysisSpec, further_files
 from mlem_core.base.labels import Names
 from mlem_core.figures.context import FigureContext, FigureOptions
 from mlem_core.representations.model_paths import find_local_model
@@ -55,7 +55,12 @@ def portable(analysis: Analysis, names: Mapping[str, str]) -> Analysis:
     ----------
     names : of `model_names`; a file that stands for a model is called by its name
     """
-    files = {path: Path(path).name for _, path in analysis.spec.representations}
+    spec = analysis.spec
+    files = {
+        path: Path(path).name
+        for field in ("representations", *further_files())
+        for _, path in getattr(spec, field)
+    }
     analysis = renamed(analysis, files | {**names})
     manifest = analysis.manifest
     parameters = as_written(AnalysisSpec.from_dict(manifest["parameters"]), STIMULI)

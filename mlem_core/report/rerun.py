@@ -16,7 +16,7 @@ import pandas as pd
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.layer_sources import LEFT_OUT
 from mlem_core.analysis.run import run
-from mlem_core.analysis.spec import AnalysisSpec, unread_options, with_files
+from mlem_core.analysis.spec import AnalysisSpec, further_files, unread_options, with_files
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import scratch
 from mlem_core.base.text import many, short
@@ -176,6 +176,14 @@ def _with_files(
             )
         files.append((name, file))
     spec = with_files(spec, files)
+    changes: dict[str, Any] = {
+        field: tuple(
+            (name, _input_file(path, folder, f"the entry {field} of the manifest"))
+            for name, path in getattr(spec, field)
+        )
+        for field in further_files()
+    }
+    spec = replace(spec, **changes)
     spec.check()
     return spec
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain
@@ -75,6 +75,10 @@ class CountsRows(InputError):
     """The first column of a CSV may be row numbers or names, and it was not said."""
 
 
+class HoldsDistances(InputError):
+    """The arrays of a file are distances, and it was not said."""
+
+
 class FileArray(NamedTuple):
     """An array of a file.
 
@@ -83,6 +87,8 @@ class FileArray(NamedTuple):
     problem : what is wrong with its type, "" for nothing
     read : gives the array, memory-mapped where it is not compressed; raises `InputError` where it
         is damaged
+    is_distances : whether its format says that it holds distances
+    read_rows : gives rows start to stop of two-dimensional numbers; None: `read` maps the file
     """
 
     shape: tuple[int, ...]
@@ -90,6 +96,8 @@ class FileArray(NamedTuple):
     problem: str
     read: Callable[[], NDArray[Any]]
     is_text: bool = False
+    is_distances: bool = False
+    read_rows: Callable[[int, int], NDArray[Any]] | None = None
 
 
 @dataclass(frozen=True)
@@ -100,14 +108,17 @@ class ArrayFormat:
     ----------
     name : of the format, as messages have it: "NumPy archive"
     suffixes : of its files, in lower case
-    list_arrays : gives the arrays of a file with their names; what is damaged may raise any error
+    list_arrays : gives the arrays of a path with their names; what is damaged may raise any error.
+        With an option, a function of the path and its value, "" where it has none
     fits : whether a file with one of the suffixes is of this format; None: if of no other
+    option : name of the field of an analysis that says how a file is read, such as "first_column"
     """
 
     name: str
     suffixes: tuple[str, ...]
-    list_arrays: Callable[[Path], Iterable[tuple[str, FileArray]]]
+    list_arrays: Callable[..., Iterable[tuple[str, FileArray]]]
     fits: Callable[[Path], bool] | None = None
+    option: str = ""
 
 
 ARRAY_FORMATS = Registry[ArrayFormat]("array format", entry_modules)
@@ -329,23 +340,31 @@ def _unpacked_mat(path: Path, now: Stamp | None, names: tuple[str, ...]) -> Scra
     return folder
 
 
-def read_arrays(path: Path, first_column: str = "") -> dict[str, FileArray]:
-    """The arrays of a file of a known format, by their names; raises `InputError` for damage."""
+def read_arrays(path: Path, options: Mapping[str, str] | None = None) -> dict[str, FileArray]:
+    """The arrays of a file of a known format, by their names.
+
+    Parameters
+    ----------
+    options : values of the options of formats, by their names
+
+    Raises InputError: it is damaged. Raises CountsRows: as `_csv_arrays`.
+    """
     suffix = array_suffix(path)
-    if suffix == ".csv":
-        return _csv_arrays(path, first_column)
     read_all = partial(readable, path.name, f"{suffix} file", Exception)
 
-    def guarded(read: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+    def guarded(read: Callable[..., NDArray[Any]], *rows: int) -> NDArray[Any]:
         with read_all():
-            return np.asarray(read())
+            return np.asarray(read(*rows))
 
     arrays: dict[str, FileArray] = {}
     with read_all():
-        for name, array in _format_of(path, suffix).list_arrays(path):
+        entry = _format_of(path, suffix)
+        value = ((options or {}).get(entry.option, ""),) if entry.option else ()
+        for name, array in entry.list_arrays(path, *value):
             if name in arrays:
                 raise InputError(f"{path.name} has two arrays named {short(name)}; expected one.")
-            arrays[name] = array._replace(read=partial(guarded, array.read))
+            read_rows = array.read_rows and partial(guarded, array.read_rows)
+            arrays[name] = array._replace(read=partial(guarded, array.read), read_rows=read_rows)
     return arrays
 
 
@@ -355,7 +374,7 @@ def _format_of(path: Path, suffix: str) -> ArrayFormat:
     return next(fitting, next(entry for entry in formats if entry.fits is None))
 
 
-def _csv_arrays(path: Path, first_column: str) -> dict[str, FileArray]:
+def _csv_arrays(path: Path, first_column: str) -> Iterator[tuple[str, FileArray]]:
     """The layer of a CSV, with or without a header, and the names of its rows where it has some.
 
     Raises InputError: it cannot be read; a cell is no number. Raises CountsRows: it is not said
@@ -382,10 +401,9 @@ def _csv_arrays(path: Path, first_column: str) -> dict[str, FileArray]:
         table = _parse_csv(path, stamp(path))
         return table.numbers[:, 1:] if without and not table.names else table.numbers
 
-    arrays = {"layer_00": FileArray(read().shape, "float64", "", read)}
+    yield "layer_00", FileArray(read().shape, "float64", "", read)
     if names and first_column != "skip":
-        arrays[FIRST_NAME] = FileArray((len(names),), "text", "", partial(np.array, names), True)
-    return arrays
+        yield FIRST_NAME, FileArray((len(names),), "text", "", partial(np.array, names), True)
 
 
 class _Csv(NamedTuple):
@@ -453,6 +471,6 @@ for entry in (
     ArrayFormat("NumPy array", (".npy",), _list_npy),
     ArrayFormat("safetensors", (".safetensors",), _list_safetensors),
     ArrayFormat("MATLAB", (".mat",), _list_mat),
-    ArrayFormat("CSV", (".csv",), lambda path: _csv_arrays(path, "").items()),
+    ArrayFormat("CSV", (".csv",), _csv_arrays, option="first_column"),
 ):
     ARRAY_FORMATS.register(entry)

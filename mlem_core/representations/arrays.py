@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, first_line
 from mlem_core.base.resources import check_memory
-from mlem_core.base.text import listed, many, short, some
-from mlem_core.base.typing import IntArray
+from mlem_core.base.text import listed, many, short
 from mlem_core.representations.array_files import (
     ADVICE,
-    FIRST_NAME,
-    CountsRows,
+    ARRAY_FORMATS,
     FileArray,
+    HoldsDistances,
     array_name,
     array_suffix,
     array_suffixes,
@@ -30,13 +29,13 @@ from mlem_core.representations.array_files import (
     read_arrays,
 )
 from mlem_core.representations.layers import Representations
+from mlem_core.representations.row_names import RowLabels, match_rows, subject_names
 from mlem_core.stimuli.neural_rows import (
     TOLERANCE,
     check_finite,
     checked_distances,
     drop_rounding,
     not_finite,
-    order_by_name,
 )
 from mlem_core.stimuli.stimulus_set import StimulusSet
 from mlem_core.storage.digests import Digested, Watched
@@ -49,8 +48,8 @@ NUMBER = re.compile(r"[-+]?\d+(\.\d+)?", re.ASCII)
 _NUMBERS = re.compile(r"(?<![\w.])-?\d+\.\d+(?![\w.])|(?<![^\W_])-?\d+|\d+", re.ASCII)
 
 
-def _check_format(path: Path, first_column: str) -> None:
-    """Raise `InputError` where there is no such file, or its ending is not that of a format."""
+def _check_format(path: Path, options: Mapping[str, str]) -> str:
+    """The ending of a file; InputError where there is no such file, or it is of no format."""
     suffix = array_suffix(path)
     if not suffix:
         raise InputError(
@@ -59,8 +58,15 @@ def _check_format(path: Path, first_column: str) -> None:
         )
     if not path.is_file():
         raise InputError(f"there is no representations file {str(path)!r}.")
-    if suffix != ".csv" and first_column:
-        raise InputError(f"{path.name} is no CSV; what its first column is cannot be chosen.")
+    for option in [name for name, value in options.items() if value]:
+        formats = [entry for entry in ARRAY_FORMATS.values() if entry.option == option]
+        if not any(suffix in entry.suffixes for entry in formats):
+            names = listed([entry.name for entry in formats], last="or")
+            raise InputError(
+                f"{path.name} is no {names}, for which alone there is an option --"
+                f"{option.replace('_', '-')}; leave it out."
+            )
+    return suffix
 
 
 def from_file(
@@ -69,42 +75,46 @@ def from_file(
     name: str | None = None,
     *,
     distances: bool = False,
-    first_column: str = "",
     subject: int = 0,
     by_number: bool = False,
     repetitions: bool = False,
     split: bool = False,
+    rows: str = "",
+    **options: str,
 ) -> Representations:
     """Representations that something else made: a network, a brain recording.
 
     Parameters
     ----------
-    path : a `.npz` (without pickles), `.safetensors` or `.mat` file with arrays `layer_00`,
-        `layer_01` ... of shape (n_stimuli, n_units), rows in the order of the stimuli; or one
-        layer, as a `.npy` or as a `.csv`, a row a stimulus and a column a unit, with or without a
-        header. Floats of at least 32 bits that are not compressed are memory-mapped. Where no array
-        is called so, all are layers, numbered as in `natural_order`, and keep their names
-        (`facts["layer_names"]`).
+    path : a file of one of `ARRAY_FORMATS` with arrays `layer_00`, `layer_01` ... of shape
+        (n_stimuli, n_units), rows in the order of the stimuli; or one layer, as a `.npy` or as a
+        `.csv`, a row a stimulus and a column a unit, with or without a header. Floats of at least
+        32 bits that are not compressed are memory-mapped. Where no array is called so, all are
+        layers, numbered as in `natural_order`, and keep their names (`facts["layer_names"]`).
     name : what to call it; without one, the file's name.
     distances : the arrays hold distances, (n_stimuli, n_stimuli) or condensed (n_pairs,), and no
         representations.
-    first_column : of a `.csv`: "skip" for row numbers, "unit", or "names" of the stimuli; to be
-        said where it may be row numbers, as the index that pandas writes; text there, and arrays of
-        text, name the rows where a column of the stimuli has their values, in any order.
-    subject : which subject is read, from 1, where the first axis is over subjects; 0: it is not.
+    subject : which subject is read, from 1, where the first axis is over subjects, or the names of
+        the rows come with those of subjects; 0: there are none.
     by_number : layers are in the order of the numbers in their names ("120 ms").
     repetitions : give the repetitions of arrays (n_repetitions, n_stimuli, n_units) as they are,
         and take no others; else their mean, as a note says.
     split : the first axis is over models, each a layer, see `_split_models`.
+    rows : path of a table with a row for each row of the arrays, whose columns name them.
+    options : of formats, by the names of these. `first_column` of a `.csv` is "skip" for row
+        numbers, "unit", or "names" of the stimuli; to be said where it may be row numbers, as the
+        index that pandas writes.
+
+    Names of rows (a first column of text, arrays of text, the table) are matched with the column of
+    the stimuli that has their values, in any order; rows of one name are repetitions.
 
     Raises `InputError` naming array and row where the file cannot be used. A layer with values
     that are not finite is left out (see `Representations.left_out`), unless all are so. Floats
     keep their precision (at least float32), whole numbers become float64.
     """
     path = Path(path)
-    source = _open_file(
-        path, stimuli, distances, first_column, subject, by_number, repetitions, split
-    )
+    options = {**options, "rows": rows}
+    source = _open_file(path, stimuli, distances, options, subject, by_number, repetitions, split)
     source = source if name is None else replace(source, name=name)
     if repetitions or not source.facts.get("repetitions"):
         return source
@@ -128,31 +138,52 @@ def _open_file(
     path: Path,
     stimuli: StimulusSet,
     distances: bool,
-    first_column: str,
+    options: Mapping[str, str],
     subject: int,
     by_number: bool,
     repetitions: bool,
     split: bool,
 ) -> Representations:
     """The layers of a file, each looked at once, with repetitions as they are; as `from_file`."""
-    _check_format(path, first_column)
+    suffix = _check_format(path, {**options, "rows": ""})
+    said = {name: value for name, value in options.items() if value}
     try:
         file = Digested.from_file(path)
-        watched = Watched(file.digest, (file,))
-        arrays, labels = _with_labels(path, first_column)
+        beside = {
+            name: Digested.from_file(Path(value))
+            for name, value in sorted(said.items())
+            if name != "first_column"
+        }
+        watched = Watched(file.digest, (file, *beside.values()))
+        arrays, labels = _with_labels(path, options)
+        if not distances and any(array.is_distances for array in arrays.values()):
+            raise HoldsDistances(
+                f"{path.name} holds distances between stimuli; say so (--precomputed NAME)."
+            )
         if split:
             arrays, labels = _split_models(path, arrays, labels, len(stimuli), distances)
-        order, n_rows, notes = _order(path, labels, stimuli)
+        matched = match_rows(path.name, labels, stimuli, subject)
+        if options["rows"] and not matched.matches:
+            raise InputError(
+                f"no column of {Path(options['rows']).name} has the values of a column of the "
+                f"stimuli; expected one that names the rows of {path.name}."
+            )
+        notes = list(matched.notes)
         if subject == 1 and distances:
             notes.append(
                 f"Each set of distances in {path.name} is a subject; if they are models, say so "
                 "(--subject NAME=none)."
             )
+        if not distances and any(len(array.shape) > 1 for array in arrays.values()):
+            flat = [name for name, array in arrays.items() if len(array.shape) < 2]
+            arrays = {name: array for name, array in arrays.items() if name not in flat}
+            notes += [f"{listed(flat, most=5)} of {path.name}: one axis, so no layer."] * bool(flat)
         for name, array in arrays.items():
             where = array_name(name, path)
-            arrays[name] = _converted(array, where, len(stimuli), subject, distances)
+            array = _converted(array, where, subject * (not matched.has_subjects), distances)
+            arrays[name] = matched.select(name, array, where, distances)
         names = _layers(path, arrays, by_number)
-        layers, more = _check_layers(path, arrays, names, n_rows, distances, repetitions)
+        layers, more = _check_layers(path, arrays, names, len(stimuli), distances, repetitions)
         watched.check()
     except OSError as error:
         raise InputError(f"the file {path.name!r} cannot be read: {first_line(error)}.") from error
@@ -166,22 +197,20 @@ def _open_file(
         )
     usable = {layer: name for layer, name in names.items() if not layers[layer].problem}
     repeated = {str(n): layers[n].shape[0] for n in usable if len(layers[n].shape) == 3}
+    first_column = said.get("first_column", "")
     read_as = [watched.digest] + [first_column] * (first_column in ("skip", "names"))
     read_as += [f"subject {subject}"] * bool(subject) + ["by number"] * by_number
     read_as += ["models"] * split
     read_as += ["reordered"] * reordered
-    if order is not None:
-        read_as.append(f"rows {hashlib.sha256(order.astype('<i8').tobytes()).hexdigest()}")
+    read_as += [f"{name} {other.digest}" for name, other in beside.items()] + matched.identity
 
     def read(layer: int) -> NDArray[np.floating]:
         array = _as_float(layers[layer].read(), array_name(names[layer], path))
         watched.is_read()
-        if order is not None:
-            array = array[np.ix_(order, order)] if distances else array[..., order, :]
         return drop_rounding(array) if distances else array
 
     return Representations(
-        name=path.stem,
+        name=path.name[: -len(suffix)],
         identity=" ".join(read_as),
         layers=tuple(sorted(usable)),
         n_stimuli=len(stimuli),
@@ -190,6 +219,7 @@ def _open_file(
             "sha256": watched.digest,
             "arrays": {name: arrays[name].dtype for name in names.values()},
             **({"first_column": first_column} if first_column else {}),
+            **({"beside": {n: other.digest for n, other in beside.items()}} if beside else {}),
             **({"subject": subject} if subject else {}),
             **({"models": True} if split else {}),
             **({"layer_names": {str(n): usable[n] for n in usable}} if named else {}),
@@ -214,7 +244,7 @@ def _check_layers(
     layers: dict[int, FileArray] = {}
     notes, counts = list[str](), list[str]()
     for layer, name in names.items():
-        where = path.name if path.suffix.lower() in (".csv", ".npy") else array_name(name, path)
+        where = path.name if array_suffix(path) in (".csv", ".npy") else array_name(name, path)
         layers[layer] = checked = _check_layer(where, arrays[name], n_rows, distances)
         if repetitions and not checked.problem and (len(checked.shape) < 3 or checked.shape[0] < 2):
             raise InputError(
@@ -301,67 +331,32 @@ def _may_hold_pairs(array: FileArray, n: int) -> bool:
 
 
 def _with_labels(
-    path: Path, first_column: str
-) -> tuple[dict[str, FileArray], dict[str, FileArray]]:
-    """The arrays of numbers of a file, and those of texts beside them."""
-    arrays = read_arrays(path, first_column)
+    path: Path, options: Mapping[str, str]
+) -> tuple[dict[str, FileArray], list[RowLabels]]:
+    """The arrays of numbers of a file, and the texts that may name their rows."""
+    arrays = read_arrays(path, options)
     numbers = {name: array for name, array in arrays.items() if not array.is_text}
-    if not numbers:
-        return arrays, {}
-    return numbers, {name: array for name, array in arrays.items() if array.is_text}
-
-
-def _order(
-    path: Path, labels: dict[str, FileArray], stimuli: StimulusSet
-) -> tuple[IntArray | None, int, list[str]]:
-    """The row of each stimulus by an array of names, how many rows there are, and notes.
-
-    None where no array has the values of a column, and for rows that are in its order.
-    """
-    for name, array in labels.items():
-        what = f"{name} of {path.name}" if name == FIRST_NAME else array_name(name, path)
-        texts = [str(text).strip() for text in array.read().ravel().tolist()]
-        matched = order_by_name(texts, stimuli, what)
-        if matched is not None:
-            column, order = matched
-            if np.array_equal(order, np.arange(len(texts))):
-                return None, len(stimuli), []
-            note = (
-                f"The rows of {path.name} are matched with the stimuli by name: {what} has the "
-                f"values of their column {column!r}."
-            )
-            return order, len(texts), [note]
-        if name == FIRST_NAME:
-            raise CountsRows(
-                f"{what} holds the names {some(texts, 3)}, which are the values of no column of "
-                "the stimuli, so that nobody knows which row is which stimulus; add that column to "
-                "the stimuli, or skip the names where the rows are in the order of the stimuli "
-                "(--first-column NAME=skip)."
-            )
-    if not labels:
-        return None, len(stimuli), []
-    verb = "holds text and is no layer" if len(labels) == 1 else "hold text and are no layers"
-    note = (
-        f"{listed([plain_name(name) for name in labels], most=5)} of {path.name} {verb}; no column "
-        "of the stimuli has these values, so that the rows count in the order of the stimuli."
-    )
-    return None, len(stimuli), [note]
+    texts = {name: array for name, array in arrays.items() if array.is_text and numbers}
+    labels = [RowLabels.from_array(name, path.name, array.read()) for name, array in texts.items()]
+    if options.get("rows"):
+        labels += RowLabels.from_table(options["rows"])
+    return numbers or arrays, labels
 
 
 def _split_models(
     path: Path,
     arrays: dict[str, FileArray],
-    labels: dict[str, FileArray],
+    labels: list[RowLabels],
     n_stimuli: int,
     distances: bool,
-) -> tuple[dict[str, FileArray], dict[str, FileArray]]:
+) -> tuple[dict[str, FileArray], list[RowLabels]]:
     """Each model of arrays whose first axis is over models as an array, and the other labels.
 
     Models are called as an array of as many texts says, else by their number.
 
     Raises InputError for an array of another shape.
     """
-    n_pairs, parts, others = n_stimuli * (n_stimuli - 1) // 2, dict[str, FileArray](), dict(labels)
+    n_pairs, parts, others = n_stimuli * (n_stimuli - 1) // 2, dict[str, FileArray](), list(labels)
     for name, array in arrays.items():
         shape, read_all = array.shape, array.read
         if not (len(shape) == 3 or (distances and shape[1:] == (n_pairs,))) or not shape[0]:
@@ -371,12 +366,12 @@ def _split_models(
                 f"expected {expected if distances else '(models, stimuli, units)'}."
             )
         titles = [f"{name} {k}" for k in range(1, shape[0] + 1)]
-        for label, texts in labels.items():
-            if np.prod(texts.shape) == shape[0] != n_stimuli:
-                own = [str(text).strip() for text in texts.read().ravel().tolist()]
+        for label in labels:
+            if len(label.texts) == shape[0] != n_stimuli:
                 prefix = "" if len(arrays) == 1 else f"{name} "
-                titles = [f"{prefix}{text}" for text in own] if all(own) else titles
-                others.pop(label, None)
+                if all(label.texts):
+                    titles = [f"{prefix}{text}" for text in label.texts]
+                others = [other for other in others if other is not label]
         for k, title in enumerate(titles):
             if title in parts:
                 raise InputError(f"{path.name} has two models named {short(title)}; expected one.")
@@ -388,9 +383,7 @@ def _model(read_all: Callable[[], NDArray[Any]], number: int) -> NDArray[Any]:
     return read_all()[number]
 
 
-def _converted(
-    array: FileArray, where: str, n_stimuli: int, subject: int, distances: bool
-) -> FileArray:
+def _converted(array: FileArray, where: str, subject: int, distances: bool) -> FileArray:
     """An array of one subject where the first axis is over subjects, and distances as squares."""
     if subject:
         if len(array.shape) < 2 or array.shape[0] < subject:
@@ -399,10 +392,14 @@ def _converted(
                 "expected (subjects, stimuli, units), or distances of several subjects."
             )
         read_all = array.read
-        array = array._replace(shape=array.shape[1:], read=lambda: read_all()[subject - 1])
-    n_pairs = n_stimuli * (n_stimuli - 1) // 2
-    if distances and array.shape in ((n_pairs,), (1, n_pairs), (n_pairs, 1)):
-        array = array._replace(shape=(n_stimuli, n_stimuli), read=partial(_square, array.read))
+        array = array._replace(
+            shape=array.shape[1:], read=lambda: read_all()[subject - 1], read_rows=None
+        )
+    n_pairs = math.prod(array.shape)
+    n = (1 + isqrt(1 + 8 * n_pairs)) // 2
+    condensed = n * (n - 1) // 2 == n_pairs > 0
+    if distances and condensed and array.shape in ((n_pairs,), (1, n_pairs), (n_pairs, 1)):
+        array = array._replace(shape=(n, n), read=partial(_square, array.read))
     return array
 
 
@@ -412,21 +409,24 @@ def _square(read: Callable[[], NDArray[Any]]) -> NDArray[Any]:
     return np.asarray(squareform(read().ravel(), checks=False))
 
 
-def n_subjects(
-    path: Path, *, distances: bool = False, first_column: str = "", needed: bool = False
-) -> int:
+def n_subjects(path: Path, *, distances: bool = False, needed: bool = False, **options: str) -> int:
     """Number of subjects in a file whose arrays have an axis of them; 0 where they have none.
+
+    Rows whose names come with those of subjects (`row_names`) count as well.
 
     Parameters
     ----------
     distances : the arrays of a subject are distances, square or condensed
     needed : it is an error that they have none
+    options : as of `from_file`
 
     Raises InputError: the file cannot be read; its arrays are of different numbers of subjects, or
     of none.
     """
-    _check_format(path, first_column)
-    arrays, _ = _with_labels(path, first_column)
+    _check_format(path, {**options, "rows": ""})
+    arrays, labels = _with_labels(path, options)
+    if number := len(subject_names(labels)):
+        return number
     numbers = set()
     for name in _layers(path, arrays).values():
         shape = arrays[name].shape

@@ -171,10 +171,24 @@ def order_by_name(
 
     Raises InputError: a name twice; a column has most of the names, and others.
     """
+    matched = repeated_rows(names, stimuli, what, unique=True)
+    return None if matched is None else (matched[0], np.concatenate(matched[1]))
+
+
+def repeated_rows(
+    names: Sequence[str], stimuli: StimulusSet, what: str, *, unique: bool = False
+) -> tuple[str, list[IntArray]] | None:
+    """As `order_by_name`, with all rows of each stimulus; a name may have several, or not."""
     column, cells, n_known = naming_column(stimuli, names)
-    if not n_known or len(set(cells)) < len(cells) or n_known < _MOST * len(names):
+    different, wanted = set(names), set(cells)
+    few = n_known < _MOST * len(different) and not wanted <= different
+    if not n_known or len(wanted) < len(cells) or few:
         return None
-    return column, rows_by_name(names, cells, what, column)
+    rows: dict[str | None, list[int]] = {name: [] for name in names}
+    for row, name in enumerate(names):
+        rows[name].append(row)
+    rows_by_name(names if unique else list(rows), cells, what, column)
+    return column, [np.array(rows[cell], dtype=np.int64) for cell in cells]
 
 
 def not_finite(array: NDArray[Any]) -> tuple[int, int, int]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mlem_core.analysis.model_source import EVERY, NO_SUBJECTS
 from mlem_core.analysis.source import StimulusSource
 from mlem_core.base.errors import InputError
-from mlem_core.representations.array_files import CountsRows
+from mlem_core.representations.array_files import CountsRows, HoldsDistances
 from mlem_core.representations.arrays import from_file, n_subjects
 from mlem_core.stimuli.columns import missing_marks
 from mlem_core.stimuli.formats import source_table
@@ -65,38 +66,35 @@ def read_first_rows(source: StimulusSource) -> tuple[tuple[str, ...], ...]:
 def read_checked_arrays(
     path: str,
     stimuli: StimulusSet,
+    options: Mapping[str, Any],
     of_distances: bool = False,
     repeated: bool = False,
-    first_column: str = "",
     subject: str = "",
 ) -> FoundArrays:
     """The content of a file of representations, checked; raises as `from_file`.
 
     Parameters
     ----------
+    options : as of `from_file`
     of_distances : its arrays are distances between the stimuli
     repeated : the distance is one over repetitions, which the arrays must have
-    first_column : as of `from_file`
     subject : the one that is read; "all": the first of them is checked
     """
     try:
         if subject == EVERY or (of_distances and not subject):
-            n = n_subjects(
-                Path(path),
-                distances=of_distances,
-                first_column=first_column,
-                needed=subject == EVERY,
-            )
+            n = n_subjects(Path(path), distances=of_distances, needed=subject == EVERY, **options)
             subject = str(min(n, 1))
         source = from_file(
             path,
             stimuli,
             distances=of_distances,
-            first_column=first_column,
             subject=0 if subject == NO_SUBJECTS else int(subject or 0),
             split=subject == NO_SUBJECTS,
             repetitions=repeated and not of_distances,
+            **options,
         )
+    except HoldsDistances as error:
+        return FoundArrays({}, (), True, str(error))
     except CountsRows as error:
         return FoundArrays({}, (), False, str(error), asks=True)
     names = source.facts.get("layer_names", {})

@@ -68,7 +68,7 @@ def run_stages(
         columns = resolved_columns(sample, possible_choices(spec, sample)[-1].values)
         n_columns = number_of_columns(columns, spec.interactions)
         shapes = {name: _shape(name) for name in spec.models}
-        n_layers = [_n_layers(path) for _, path in spec.representations]
+        n_layers = [_n_layers(spec, *file) for file in spec.representations]
         cost = estimate_cost(spec, sample, n_columns, shapes, n_layers, speeds)
         size = len(sample), cost.n_layers, len(sample.features)
         return [*cost.stages, *(interval_stages(*size, speeds) if intervals else ())]
@@ -83,9 +83,10 @@ def _shape(name: str) -> Shape | None:
     return check_availability(name).shape if Path(name).exists() else None
 
 
-def _n_layers(path: str) -> int:
+def _n_layers(spec: AnalysisSpec, name: str, path: str) -> int:
     """Number of layers of a file of representations."""
-    arrays = [array for array in read_arrays(Path(path)).values() if not array.is_text]
+    there = read_arrays(Path(path), spec.file_options(name)).values()
+    arrays = [array for array in there if not array.is_text]
     return sum(array.shape[0] if len(array.shape) == 3 else 1 for array in arrays)
 
 

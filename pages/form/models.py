@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
-from mlem_core.analysis.model_source import EVERY, NO_SUBJECTS
+from mlem_core.analysis.model_source import EVERY, NO_SUBJECTS, reading_options
 from mlem_core.analysis.spec import AnalysisSpec, names_in_section
 from mlem_core.analysis.transforms import kept_stimuli
 from mlem_core.base.errors import InputError
@@ -20,7 +19,7 @@ from mlem_core.base.parameters import parse_names
 from mlem_core.base.text import listed
 from mlem_core.extending import ModelTable, contributions, resolve
 from mlem_core.pairs.distances import PRECOMPUTED, distance_named
-from mlem_core.representations.array_files import FIRST_COLUMN, array_suffixes
+from mlem_core.representations.array_files import FIRST_COLUMN, array_suffix, array_suffixes
 from mlem_core.representations.registry import (
     MODELS,
     ModelAvailability,
@@ -205,8 +204,6 @@ def size_text(n: float) -> str:
 
 MOST_MB = 1_000
 MOST_NAMED = 6
-# What can be said of a file by its name, beside that it holds distances.
-ABOUT_FILES = ("first_column", "subjects", "axes")
 
 
 def _distance_files() -> list[str]:
@@ -221,16 +218,18 @@ def _rename_file(name: str, new: str) -> None:
         called = {new if key == name else key: value for key, value in values.items()}
         return {key: value for key, value in called.items() if key}
 
-    parts = {part: renamed(state.pairs(part)) for part in ("files", *ABOUT_FILES)}
+    about = [part for part in names_in_section("files") if part != "precomputed"]
+    parts = {part: renamed(state.pairs(part)) for part in ("files", *about)}
     changes = {part: state.option_texts(values) for part, values in parts.items()}
     precomputed = list(renamed(dict.fromkeys(_distance_files(), "")))
     choices.put_all({**changes, "precomputed": precomputed})
 
 
-def _check_file(upload: str, stimuli: StimulusSet, *how: bool | str) -> FoundArrays:
+def _check_file(name: str, upload: str, stimuli: StimulusSet, *how: bool | str) -> FoundArrays:
     try:
         path = str(stored.upload_path(upload))
-        return stored.read(read_checked_arrays, path, stimuli, *how)
+        options = {part: dict(state.field_value(part)).get(name, "") for part in reading_options()}
+        return stored.read(read_checked_arrays, path, stimuli, options, *how)
     except InputError as error:
         return FoundArrays({}, (), False, str(error))
 
@@ -242,8 +241,8 @@ def file_contents(draft: Draft, distance: str) -> dict[str, FoundArrays]:
     contents, repeated = {}, distance_named(distance).repeated
     for name, upload in state.pairs("files").items():
         distances = distance == PRECOMPUTED or name in _distance_files()
-        said = [state.pairs(part).get(name, "") for part in ("first_column", "subjects")]
-        contents[name] = _check_file(upload, draft.stimuli, distances, repeated, *said)
+        subject = state.pairs("subjects").get(name, "")
+        contents[name] = _check_file(name, upload, draft.stimuli, distances, repeated, subject)
     return contents
 
 
@@ -356,9 +355,10 @@ def _take_files(draft: Draft, files: list[Any]) -> None:
         except InputError as error:
             refused = error
             continue
-        name = state.own_name(Path(file.name).stem, uploads, "file")
+        stem = file.name.removesuffix(file.name[-len(array_suffix(file.name)) :])
+        name = state.own_name(stem, uploads, "file")
         uploads[name] = upload
-        if draft.stimuli is not None and _check_file(upload, draft.stimuli).seem_distances:
+        if draft.stimuli is not None and _check_file(name, upload, draft.stimuli).seem_distances:
             precomputed.append(name)
     choices.put_all({"files": state.option_texts(uploads), "precomputed": precomputed})
     if refused is not None:

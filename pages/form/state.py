@@ -15,7 +15,7 @@ from typing import Any
 import streamlit as st
 
 from mlem_core.analysis.source import READING, StimulusChoices, StimulusSource
-from mlem_core.analysis.spec import AnalysisSpec, names_in_section, parameters
+from mlem_core.analysis.spec import AnalysisSpec, further_files, names_in_section, parameters
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import option_text, parse_names
 from mlem_core.estimators.registry import check_values
@@ -113,7 +113,8 @@ def step_fields() -> list[str]:
 
 def _file_fields() -> list[str]:
     """The fields of pairs of a name and a file, which the state has as an upload."""
-    return ["representations", *(step.name for step in ordered_steps() if step.names_files)]
+    steps = [step.name for step in ordered_steps() if step.names_files]
+    return ["representations", *steps, *further_files()]
 
 
 def pairs(name: str) -> dict[str, Any]:

@@ -212,12 +212,31 @@ def test_rows_with_names_are_matched_with_a_column_of_the_stimuli(three, tmp_pat
     path = with_names(tmp_path / file, square, ["i3", "i9", "i1", "i2"])
     distances = from_file(path, stimuli, distances=True)
     assert distances[0].tolist() == [[0, 1, 2], [1, 0, 1], [2, 1, 0]]
-    for names, facts in (
-        (["i3", "i9", "i1", "i4"], ("no row named 'i2'", "row 2", "'item'")),
-        (["i3", "i3", "i1", "i2"], ("two rows named 'i3'",)),
-    ):
-        with refused(file, *facts):
-            from_file(with_names(tmp_path / file, rows, names), stimuli)
+    path = with_names(tmp_path / file, square, ["i3", "i3", "i1", "i2"])
+    with refused(file, "two rows named 'i3'"):
+        from_file(path, stimuli, distances=True)
+    with refused(file, "no row named 'i2'", "row 2", "'item'"):
+        from_file(with_names(tmp_path / file, rows, ["i3", "i9", "i1", "i4"]), stimuli)
+
+
+@NAMED_FILES
+def test_rows_of_one_name_are_repetitions_or_their_mean(three, tmp_path, file):
+    stimuli = replace(three, table=three.table.assign(item=["i1", "i2", "i3"]))
+    rows = np.arange(12.0).reshape(6, 2) ** 2
+    path = with_names(tmp_path / file, rows, ["i3", "i1", "i1", "i2", "i3", "i2"])
+    repeated = from_file(path, stimuli, repetitions=True)
+    np.testing.assert_array_equal(repeated[0], rows[[[1, 3, 0], [2, 5, 4]]])
+    mean = from_file(path, stimuli)
+    np.testing.assert_allclose(mean[0], rows[[[1, 3, 0], [2, 5, 4]]].mean(axis=0))
+    assert "2 repetitions of each" in mean.notes[1]
+    path = with_names(tmp_path / file, rows, ["i3", "i1", "i1", "i2", "i3", "i3"])
+    unequal = from_file(path, stimuli)
+    np.testing.assert_allclose(
+        unequal[0], [rows[1:3].mean(axis=0), rows[3], rows[[0, 4, 5]].mean(axis=0)]
+    )
+    assert "1 to 3 rows" in unequal.notes[1] and unequal.identity != mean.identity
+    with refused("no repetitions"):
+        from_file(path, stimuli, repetitions=True)
 
 
 @NAMED_FILES
@@ -500,7 +519,7 @@ def test_a_first_column_that_counts_is_what_is_said(three, tmp_path, text):
         assert named.identity not in (whole.identity, without.identity)
     array = save(tmp_path / "brain.npy", {"layer_00": whole[0]})
     assert from_file(array, three).layers == (0,)
-    with refused("brain.npy", "no CSV"):
+    with refused("brain.npy", "no CSV", "--first-column"):
         from_file(array, three, first_column="skip")
 
 

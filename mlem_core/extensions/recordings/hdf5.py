@@ -63,16 +63,20 @@ def dataset_array(path: Path, name: str, dataset: Any) -> FileArray:
     offset = dataset.id.get_offset()
     if offset is not None and dataset.size:
         read = partial(np.memmap, path, dataset.dtype, "r", offset, shape)
-    return FileArray(shape, str(dataset.dtype), type_problem(dataset.dtype), read)
+    array = FileArray(shape, str(dataset.dtype), type_problem(dataset.dtype), read)
+    if offset is None and len(shape) == 2:
+        return array._replace(read_rows=lambda *rows: _read_dataset(path, name, slice(*rows)))
+    return array
 
 
-def _read_dataset(path: Path, name: str) -> NDArray[Any]:
+def _read_dataset(path: Path, name: str, rows: slice = slice(None)) -> NDArray[Any]:
     with optional_package("h5py", path).File(path, "r") as file:
         dataset = file[name]
         if dataset.dtype.kind in "SO":
             return np.array(dataset.asstr(errors="replace")[()], dtype=np.str_)
-        check_memory(dataset.nbytes, array_name(name, path), ADVICE)
-        return np.asarray(dataset[()])
+        part = len(range(len(dataset))[rows]) / len(dataset)
+        check_memory(part * dataset.nbytes, array_name(name, path), ADVICE)
+        return np.asarray(dataset[rows])
 
 
 ARRAY_FORMATS.register(ArrayFormat("HDF5", (".h5", ".hdf5"), _list_hdf5))

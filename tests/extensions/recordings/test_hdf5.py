@@ -1,12 +1,17 @@
 """HDF5 files as h5py writes them."""
 
+import os
+import sys
+
 import h5py
 import numpy as np
 import pytest
+from helpers.commands import output_of
 from helpers.inputs import for_each, refused
+from helpers.repository import ROOT
 from helpers.tiny import sentence_stimuli
 
-from mlem_core.representations.arrays import from_file
+from mlem_core.representations.arrays import from_file, n_subjects
 
 RANDOM = np.random.default_rng(0)
 V1, V4 = RANDOM.normal(size=(3, 4)), RANDOM.normal(size=(3, 2)).astype(np.float32)
@@ -31,6 +36,78 @@ def test_datasets_are_layers_and_texts_name_the_rows(tmp_path, three, how, suffi
     np.testing.assert_array_equal(source[0], V1)
     np.testing.assert_array_equal(source[1], V4)
     assert "by name" in source.notes[0] and len(source.notes) == 1
+
+
+def test_names_of_a_folder_are_of_its_arrays(tmp_path, three):
+    names = ["A cat.", "A dog.", "She runs."]
+    with h5py.File(tmp_path / "brain.h5", "w") as file:
+        for session, order in (("a", [1, 2, 0]), ("b", [0, 1, 2]), ("c", [2, 1, 0])):
+            file[f"{session}/V1"] = V1[order]
+            file[f"{session}/names"] = [names[row] for row in order]
+    source = from_file(tmp_path / "brain.h5", three)
+    for layer in source.layers:
+        np.testing.assert_array_equal(source[layer], V1)
+    with h5py.File(tmp_path / "brain.h5", "a") as file:
+        file["a/previous"] = [names[row] for row in (0, 2, 1)]
+    with refused("array a/names of brain.h5", "array a/previous of brain.h5", "different rows"):
+        from_file(tmp_path / "brain.h5", three)
+
+
+@pytest.mark.slow
+def test_rows_of_a_large_file_are_read_and_no_others(tmp_path):
+    """In a process, whose memory is looked at, of a file of 20 GB with numbers in few places."""
+    path, n, width = tmp_path / "large.h5", 500_000, 5_000
+    rows = np.random.default_rng(1).permutation(n)[:40]
+    with h5py.File(path, "w") as file:
+        shape = (n, width)
+        large = file.create_dataset("V1", shape, "f8", chunks=(50, width), compression="gzip")
+        for place, row in enumerate(rows):
+            large[row] = place
+        names = np.array([f"other {row}" for row in range(n)], dtype=object)
+        names[rows] = [f"Item {place}." for place in range(len(rows))]
+        file["names"] = names
+    assert n * width * 8 == 2e10
+    program = """
+import resource, sys
+from helpers.repository import ROOT
+from helpers.tiny import sentence_stimuli
+from mlem_core.representations.arrays import from_file
+stimuli = sentence_stimuli([f"Item {place}." for place in range(40)])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+layer = from_file(sys.argv[1], stimuli)[0]
+assert layer.shape == (40, 5_000) and (layer.T == range(40)).all()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    around = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests")))}
+    kilobytes = int(output_of(sys.executable, "-c", program, str(path), env=around))
+    assert kilobytes < 600_000
+
+
+@for_each("subject", 1, 2)
+def test_trials_of_several_subjects_and_sessions_by_a_table(tmp_path, three, subject):
+    names = ["A cat.", "A dog.", "She runs."]
+    trials = [(s, run, k) for s in ("s1", "s2") for run in (1, 2) for k in RANDOM.permutation(3)]
+    responses = RANDOM.normal(size=(len(trials), 4))
+    with h5py.File(tmp_path / "responses.h5", "w") as file:
+        file.create_dataset("betas", data=responses, chunks=(2, 4))
+    table = tmp_path / "trials.csv"
+    lines = [f"{s},{run},{names[k]}" for s, run, k in trials]
+    table.write_text("\n".join(["subject,session,stimulus", *lines]))
+    how = {"rows": str(table)}
+    source = from_file(tmp_path / "responses.h5", three, subject=subject, repetitions=True, **how)
+    for run in (1, 2):
+        rows = [trials.index((f"s{subject}", run, k)) for k in range(3)]
+        np.testing.assert_array_equal(source[0][run - 1], responses[rows])
+    assert any("2 sessions" in note for note in source.notes)
+    assert n_subjects(tmp_path / "responses.h5", **how) == 2
+    with refused("responses.h5", "2 subjects", "s1", "--subject NAME=all"):
+        from_file(tmp_path / "responses.h5", three, **how)
+    table.write_text("\n".join(["stimulus", *names]))
+    with refused("array betas of responses.h5 has 12 rows", "column 'stimulus'", "names 3"):
+        from_file(tmp_path / "responses.h5", three, **how)
+    table.write_text("\n".join(["stimulus", *"abcdefghijkl"]))
+    with refused("no column of trials.csv", "responses.h5"):
+        from_file(tmp_path / "responses.h5", three, **how)
 
 
 def test_what_is_no_array_of_hdf5_is_refused(tmp_path, three):
