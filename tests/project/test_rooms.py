@@ -7,7 +7,7 @@ KERNEL = {
     "base": 2_000,
     "storage": 700,
     "stimuli": 4_700,
-    "representations": 3_500,
+    "representations": 3_800,
     "pairs": 5_500,
     "estimators": 1_200,
     "measures": 1_300,
@@ -22,7 +22,7 @@ SHELL = {
     "cli": 1_200,
     "extending.py": 400,
     "figures": 4_600,
-    "report": 1_600,
+    "report": 1_700,
     "tasks": 1_800,
     "pages": 5_600,
 }
@@ -39,7 +39,7 @@ EXTENSIONS = {
     "web_page": 400,
 }
 EXTENSION = 1_000  # of one that is not in the table
-WHOLE = {"kernel": 26_800, "shell": 15_300, "program": 56_000, "tests": 26_800}
+WHOLE = {"kernel": 27_000, "shell": 15_300, "program": 56_000, "tests": 26_800}
 
 
 def lines(path):
