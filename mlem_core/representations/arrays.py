@@ -29,7 +29,7 @@ from mlem_core.representations.array_files import (
     read_arrays,
 )
 from mlem_core.representations.layers import Representations
-from mlem_core.representations.row_names import RowLabels, match_rows, subject_names
+from mlem_core.representations.row_names import MatchedRows, RowLabels, match_rows, subject_names
 from mlem_core.stimuli.neural_rows import (
     TOLERANCE,
     check_finite,
@@ -156,10 +156,6 @@ def _open_file(
         }
         watched = Watched(file.digest, (file, *beside.values()))
         arrays, labels = _with_labels(path, options)
-        if not distances and any(array.is_distances for array in arrays.values()):
-            raise HoldsDistances(
-                f"{path.name} holds distances between stimuli; say so (--precomputed NAME)."
-            )
         if split:
             arrays, labels = _split_models(path, arrays, labels, len(stimuli), distances)
         matched = match_rows(path.name, labels, stimuli, subject)
@@ -168,20 +164,7 @@ def _open_file(
                 f"no column of {Path(options['rows']).name} has the values of a column of the "
                 f"stimuli; expected one that names the rows of {path.name}."
             )
-        notes = list(matched.notes)
-        if subject == 1 and distances:
-            notes.append(
-                f"Each set of distances in {path.name} is a subject; if they are models, say so "
-                "(--subject NAME=none)."
-            )
-        if not distances and any(len(array.shape) > 1 for array in arrays.values()):
-            flat = [name for name, array in arrays.items() if len(array.shape) < 2]
-            arrays = {name: array for name, array in arrays.items() if name not in flat}
-            notes += [f"{listed(flat, most=5)} of {path.name}: one axis, so no layer."] * bool(flat)
-        for name, array in arrays.items():
-            where = array_name(name, path)
-            array = _converted(array, where, subject * (not matched.has_subjects), distances)
-            arrays[name] = matched.select(name, array, where, distances)
+        arrays, notes = _select_rows(path, arrays, matched, subject, distances)
         names = _layers(path, arrays, by_number)
         layers, more = _check_layers(path, arrays, names, len(stimuli), distances, repetitions)
         watched.check()
@@ -230,6 +213,37 @@ def _open_file(
         notes=(*_unused(path, arrays, names), *notes, *more),
         distances=distances,
     )
+
+
+def _select_rows(
+    path: Path,
+    arrays: Mapping[str, FileArray],
+    matched: MatchedRows,
+    subject: int,
+    distances: bool,
+) -> tuple[dict[str, FileArray], list[str]]:
+    """The arrays of a subject that can be layers, with a row for each stimulus, and notes."""
+    if not distances and any(array.is_distances for array in arrays.values()):
+        raise HoldsDistances(
+            f"{path.name} holds distances between stimuli; say so (--precomputed NAME)."
+        )
+    notes = list(matched.notes)
+    if subject == 1 and distances:
+        notes.append(
+            f"Each set of distances in {path.name} is a subject; if they are models, say so "
+            "(--subject NAME=none)."
+        )
+    several = not distances and any(len(array.shape) > 1 for array in arrays.values())
+    flat = [name for name, array in arrays.items() if several and len(array.shape) < 2]
+    if flat:
+        notes.append(f"{listed(flat, most=5)} of {path.name}: one axis, so no layer.")
+    selected = {}
+    for name in [name for name in arrays if name not in flat]:
+        where = array_name(name, path)
+        axis = 0 if matched.has_subjects else subject
+        array = _converted(arrays[name], where, axis, distances)
+        selected[name] = matched.select(name, array, where, distances)
+    return selected, notes
 
 
 def _check_layers(
