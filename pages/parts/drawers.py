@@ -11,7 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from mlem_core import extending
-from mlem_core.base.text import sentence_case
+from mlem_core.base.text import plural, sentence_case
 from mlem_core.base.typing import parse_layer
 from mlem_core.figures.canvas import verdicts
 from mlem_core.inference.explanation_text import tested_similarities
@@ -38,7 +38,7 @@ def show_drawers(view: View) -> None:
         },
         "checks": ("Checks", _checks),
         "how": ("How computed", _how),
-        "stimuli": (sentence_case(f"{view.analysis.stimuli.level}s"), _stimuli),
+        "stimuli": (sentence_case(plural(view.analysis.stimuli.level)), _stimuli),
     }
     name = choices.choose_detail({name: title for name, (title, _) in drawers.items()})
     if name:

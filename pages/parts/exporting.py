@@ -18,6 +18,7 @@ from mlem_core.figures.context import FigureContext, RenderedFigure
 from mlem_core.figures.export import dark_copy
 from mlem_core.figures.plots import FIGURES, draw
 from mlem_core.figures.print_layout import DPI, FONTS, WIDTHS_MM, Paper, narrow_copy, print_copy
+from mlem_core.figures.thumbnails import thumbnails
 from mlem_core.report.chosen import Chosen
 from mlem_core.report.formats import FORMATS, csv_bytes
 from mlem_core.stimuli.levels import STIMULUS
@@ -391,7 +392,7 @@ def draw_table(
     more |= {"hide_index": True, "placeholder": "", "key": f"table {name}", "height": height}
     first = table.head(MOST_ROWS)
     named = stored.names().table(drop_minus_zero(first), features)
-    seen = None if images is None else stored.thumbnails(first[STIMULUS], images)
+    seen = None if images is None else thumbnails(first[STIMULUS], images)
     if seen is not None:
         named.insert(0, "image", seen)
         more |= {"column_config": {"image": st.column_config.ImageColumn("")}, "row_height": 64}

@@ -397,3 +397,5 @@ def test_a_file_of_subjects_over_time_is_run_and_drawn_with_its_ceiling(store, c
     shown = Screen(analysis=screen.job)
     bands = [band["name"] for band in shown.canvas["importance"]["bands"]]
     assert bands == ["noise ceiling"] and shown.errors == []
+    models = Screen(analysis=screen.job, view="profiles").unfold("folded models")
+    assert {"model-comparison", "group-rdms"} <= {*models.figures} and models.errors == []

@@ -18,11 +18,11 @@ from PIL import Image
 
 from mlem_core.base.files import write_json
 from mlem_core.base.text import fraction
+from mlem_core.figures.thumbnails import thumbnails
 from mlem_core.report.archive import write_archive
 from mlem_core.tasks import analyses, processes, runner
 from pages.parts import background, canvas, choices, screens
 from pages.parts.screens import MOVED
-from pages.parts.stored import thumbnails
 
 # The figures of each screen of an analysis of one's own, all of it unfolded.
 FIGURES = {

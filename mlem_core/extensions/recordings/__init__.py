@@ -1,6 +1,6 @@
 """Recordings of brains and behaviour."""
 
-from mlem_core.extending import Extension, TableSource
+from mlem_core.extending import Extension, Panel, TableSource
 
 _HERE = "mlem_core.extensions.recordings"
 
@@ -10,7 +10,17 @@ EXTENSION = Extension(
     sentence="Files of the labs that record brains and behaviour, groups and time.",
     bands=f"{_HERE}.stage:bands",
     prepare=f"{_HERE}.stage:prepare",
-    entries={"array format": (f"{_HERE}.hdf5",)},
+    entries={"array format": (f"{_HERE}.hdf5",), "figure": (f"{_HERE}.figures", f"{_HERE}.rdms")},
+    panels=(
+        Panel(
+            screen="profiles",
+            title="Models beside the subjects",
+            icon="bar_chart",
+            part="models",
+            show="pages.recordings:show_models",
+            choices=("ordered_by",),
+        ),
+    ),
     stages={
         "region-similarity": f"{_HERE}.region_tables:REGIONS_JOB",
         "time-course": f"{_HERE}.region_tables:TIME_JOB",

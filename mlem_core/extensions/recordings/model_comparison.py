@@ -65,12 +65,14 @@ class ModelComparison:
             if models["rsa_p"].isna().all():
                 continue
             below = (models["to_ceiling_p_corrected"] < SIGNIFICANT) & (models["to_ceiling"] > 0)
-            line = f"{below.sum()} of {many(len(models), 'model')} (the features among them) are "
-            line += f"below the lower noise ceiling of {group}"
+            line = (
+                f"{below.sum()} of {many(len(models), 'RSA')} with {group} (of models, and of the "
+            )
+            line += "features) are below the lower noise ceiling"
             pairs = self.differences[self.differences["group"] == group]
             if len(pairs):
                 n_different = (pairs["p_corrected"] < SIGNIFICANT).sum()
-                line += f"; {n_different} of {many(len(pairs), 'pair')} differ in their RSA with it"
+                line += f"; {n_different} of {many(len(pairs), 'difference')} between two are not 0"
             lines.append(f"{line} (p < .05 over subjects and stimuli, Holm).")
         return lines
 
@@ -97,7 +99,7 @@ def compare_models(
     if ceilings.empty:
         return None
     for group, number, lower, upper, _ in ceilings.itertuples(index=False):
-        layers = _models(context, group)
+        layers = models_beside(context, group)
         subjects, place = layers_by_group[group, number], {"group": group, "group_layer": number}
         values, left = _similarities(context, subjects, layers, intervals)
         table = pd.DataFrame([(FEATURES, None), *layers], columns=["model", "layer"])
@@ -129,7 +131,7 @@ def compare_models(
     )
 
 
-def _models(context: SelectionContext, group: str) -> list[Layer]:
+def models_beside(context: SelectionContext, group: str) -> list[Layer]:
     """Layers beside a group: those of its members are none, nor those of subjects of others."""
     spec = context.analysis.spec
     subjects = {name for name, which in spec.subjects if which != NO_SUBJECTS}

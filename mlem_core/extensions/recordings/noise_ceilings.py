@@ -81,13 +81,14 @@ def compute_noise_ceilings(context: SelectionContext) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["group", "layer", "lower", "upper", "n"])
 
 
-def _ceilings_key(context: SelectionContext) -> dict[str, Any]:
+def ceilings_key(context: SelectionContext) -> dict[str, Any]:
+    """Key of what is computed of all subjects of an analysis."""
     analysis = context.analysis
     return analysis.key(analysis.layers, groups=analysis.spec.groups)
 
 
 NOISE_CEILINGS = Stage[pd.DataFrame](
-    "noise-ceilings", 1, pd.DataFrame, compute_noise_ceilings, key=_ceilings_key
+    "noise-ceilings", 1, pd.DataFrame, compute_noise_ceilings, key=ceilings_key
 )
 
 
@@ -160,5 +161,5 @@ def compute_subject_ceilings(context: SelectionContext) -> SubjectCeilings:
 
 
 SUBJECT_CEILINGS = Stage[SubjectCeilings](
-    "subject-ceilings", 1, SubjectCeilings, compute_subject_ceilings, key=_ceilings_key
+    "subject-ceilings", 1, SubjectCeilings, compute_subject_ceilings, key=ceilings_key
 )

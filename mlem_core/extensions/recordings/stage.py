@@ -14,6 +14,7 @@ from mlem_core.extensions.recordings.model_comparison import (
     compare_models,
 )
 from mlem_core.extensions.recordings.noise_ceilings import NOISE_CEILINGS, SUBJECT_CEILINGS
+from mlem_core.extensions.recordings.rdms import RDMS
 from mlem_core.figures.context import FigureContext
 from mlem_core.inference.layer_intervals import LAYER_INTERVALS
 from mlem_core.pairs.similarities import RSA
@@ -31,6 +32,7 @@ def tables(inputs: TableInput, name: str) -> ComputedTables:
     context.remember("results", inputs.results)
     has_intervals = inputs.intervals is not None
     ceilings = NOISE_CEILINGS.get(context)
+    _keep_matrices(context)
     intervals = LAYER_INTERVALS.get(context.reselect(similarity=RSA)) if has_intervals else None
     of_subjects = SUBJECT_CEILINGS.get(context) if has_intervals else None
     comparison = compare_models(context, ceilings, intervals, of_subjects)
@@ -48,14 +50,21 @@ def tables(inputs: TableInput, name: str) -> ComputedTables:
     return ComputedTables(files, notices, comparison.sentences)
 
 
+def _keep_matrices(context: SelectionContext) -> None:
+    """Computes `RDMS` where all pairs have a distance."""
+    if not context.analysis.lacks_pairs:
+        RDMS.get(context)
+
+
 def prepare(analysis: Analysis, store: Store, selection: Selection) -> None:
-    """Keep noise ceilings, and with intervals those of each subject.
+    """Keep noise ceilings, matrices of distances, and with intervals ceilings of each subject.
 
     Raises as `mlem_core.extensions.recordings.noise_ceilings.compute_noise_ceilings`.
     """
     context = SelectionContext(analysis, selection, store)
     if subject_layers(analysis):
         NOISE_CEILINGS.get(context)
+        _keep_matrices(context)
         if LAYER_INTERVALS.find(context.reselect(similarity=RSA)) is not None:
             SUBJECT_CEILINGS.get(context)
 

@@ -46,8 +46,8 @@ from mlem_core.report.portable import model_names, portable, renamed_context
 MOST_LAYERS = 400
 # With its licence beside it; letters of European languages, others are the reader's own.
 FONT = Path(__file__).parent / "font" / "page-sans.woff2"
-# Beside the canvas, in their order.
-SHOWN = ("system_distances",)
+# Below the canvas, in their order; the last of these show stimuli.
+SHOWN, OF_STIMULI = ("system_distances", "model_comparison"), ("group_rdms",)
 
 
 def write_page(
@@ -102,7 +102,7 @@ def write_page(
     )
     content |= {
         "tables": {name: csv_bytes(table).decode() for name, table in _tables(context).items()},
-        "figures": list(_figures(context)),
+        "figures": list(_figures(context, stimuli)),
         "methods": written["methods.md"],
         "references": written["references.bib"],
     }
@@ -193,8 +193,8 @@ def _add_maps(
         }
 
 
-def _figures(context: FigureContext) -> Iterator[dict[str, Any]]:
-    for name in (name for name in SHOWN if name in FIGURES):
+def _figures(context: FigureContext, stimuli: bool) -> Iterator[dict[str, Any]]:
+    for name in (name for name in SHOWN + OF_STIMULI * stimuli if name in FIGURES):
         drawn = draw(name, context)
         if drawn is not None:
             figure = json.loads(drawn.figure.to_json())

@@ -11,14 +11,19 @@ from rsatoolbox.inference import eval_dual_bootstrap, eval_fixed
 from rsatoolbox.model import ModelFixed
 from rsatoolbox.rdm import RDMs
 from scipy.spatial.distance import pdist, squareform
-from scipy.stats import false_discovery_control, spearmanr, t
+from scipy.stats import false_discovery_control, rankdata, spearmanr, t
 
 from mlem_core import AnalysisSpec, Store, run
 from mlem_core.analysis.context import SelectionContext
 from mlem_core.analysis.subjects import subject_layers
 from mlem_core.cli.commands import main
+from mlem_core.extensions.recordings.figures import model_bars
 from mlem_core.extensions.recordings.model_comparison import compare_models
 from mlem_core.extensions.recordings.noise_ceilings import NOISE_CEILINGS, SUBJECT_CEILINGS
+from mlem_core.extensions.recordings.rdms import RDMS, RankedDistances, matrices
+from mlem_core.extensions.web_page.page import _figures
+from mlem_core.figures.context import FIGURES, FigureContext, FigureOptions
+from mlem_core.figures.naming import naming
 from mlem_core.inference.group_means import mean_estimate
 from mlem_core.inference.intervals import Left, family_of_tests
 from mlem_core.inference.layer_intervals import LAYER_INTERVALS
@@ -114,7 +119,7 @@ def test_two_equal_models_do_not_differ_and_one_that_is_farther_does(compared):
     assert rows.loc[("m", 2), "to_ceiling_p_corrected"] < 0.01
     assert rows.loc[("m", 0), "to_ceiling_lower"] < 0.05
     (line,) = found.sentences
-    assert "4 models" in line and "6 pairs" in line and line.endswith("Holm).")
+    assert "of 4 RSAs with it" in line and "of 6 differences" in line and line.endswith("Holm).")
 
 
 def test_lower_ceilings_of_subjects_without_a_stimulus(brain, compared):
@@ -201,3 +206,79 @@ def test_subjects_of_another_group_are_no_models(brain, tmp_path):
     assert [*found.models["model"]] == ["features", "features"]
     few = context.reselect(layers=tuple(context.analysis.layers[:3]))
     assert compare_models(few, NOISE_CEILINGS.get(context)) is None
+
+
+def test_bars_ceilings_and_lines_are_those_of_the_tables(compared):
+    context, _, found = compared
+    shown = FigureContext(context.analysis, context.selection, context.store)
+    with naming(shown.names):
+        drawn = FIGURES["model_comparison"].draw(shown)
+    (bars,) = (trace for trace in drawn.figure.data if trace.type == "bar")
+    np.testing.assert_allclose(bars.y, found.models["rsa"])
+    ends = bars.y - bars.error_y.arrayminus, bars.y + bars.error_y.array
+    np.testing.assert_allclose(ends, found.models[["rsa_lower", "rsa_upper"]].T)
+    band, ceiling = drawn.figure.data[0], found.ceilings.iloc[0]
+    assert [*band.y] == [ceiling["lower"]] * 2 + [ceiling["upper"]] * 2
+    assert [*drawn.figure.layout.xaxis.ticktext] == ["features", "near", "as near", "far"]
+    # A line a model that others are below of, over all of these.
+    order = {-1: 0, 0: 1, 1: 2, 2: 3}
+    below: dict[int, set[int]] = {}
+    pairs = found.differences.fillna({"layer_a": -1, "layer_b": -1})
+    for row in pairs.query("p_corrected < 0.05").to_dict("records"):
+        ends = order[row["layer_a"]], order[row["layer_b"]]
+        higher, lower = ends if row["difference"] > 0 else ends[::-1]
+        below.setdefault(higher, set()).add(lower)
+    marked = [
+        trace for trace in drawn.figure.data if trace.type != "bar" and trace.mode == "markers"
+    ]
+    points = [trace.x[0] for trace in marked if trace.marker.size == 6]
+    ticks = [{*trace.x} for trace in marked if trace.marker.symbol == "line-ns"]
+    assert below and dict(zip(points, ticks, strict=True)) == below
+    assert "Holm" in drawn.caption and "subjects and stimuli" in drawn.caption
+    # Without intervals bars alone, without subjects nothing.
+    bare = compare_models(context, NOISE_CEILINGS.get(context))
+    assert [trace.type for trace in model_bars(bare, shown.names).data] == ["scatter", "bar"]
+    assert FIGURES["model_comparison"].draw(shown.reselect(layers=(("m", 0), ("m", 1)))) is None
+
+
+def test_matrices_are_ranked_distances_in_the_order_of_a_feature(brain, compared):
+    _, subjects, models = brain
+    context, *_ = compared
+    rdms = RDMS.get(context)
+    assert rdms.layers[:2] == (("it", 0), ("m", 0)) and rdms.n_groups == 1
+    mean = rankdata([rankdata(rdm) for rdm in subjects], axis=1).sum(axis=0)
+    np.testing.assert_allclose(rdms.ranks[0], rankdata(mean) / mean.size)
+    np.testing.assert_allclose(rdms.ranks[1], rankdata(models[0]) / mean.size)
+    drawing = FigureOptions(options={"feature": "kind"})
+    shown = FigureContext(context.analysis, context.selection, context.store, drawing=drawing)
+    with naming(shown.names):
+        drawn = FIGURES["group_rdms"].draw(shown)
+    table = context.analysis.stimuli.table
+    order = table["kind"].sort_values(kind="stable").index
+    square = squareform(rdms.ranks[1])[np.ix_(order, order)]
+    np.testing.assert_allclose(np.nan_to_num(drawn.figure.data[1].z), square)
+    assert drawn.figure.data[1].hovertext[0][1].startswith(f"s{order[0]} (a)<br>s{order[1]} (a)")
+    # The page of the analysis has it where stimuli may be seen.
+    for stimuli in (True, False):
+        on_page = [each["title"] for each in _figures(shown, stimuli)]
+        assert (
+            on_page[1:]
+            == ["Models beside the subjects", FIGURES["group_rdms"].title][: 1 + stimuli]
+        )
+    titles = [note.text for note in drawn.figure.layout.annotations]
+    assert titles == ["it IT", "near", "as near", "far"] and not drawn.figure.layout.images
+    assert [*drawn.figure.layout.xaxis.ticktext] == ["a", "b", "c"]
+
+
+def test_images_stand_beside_the_rows_that_they_stand_for():
+    n = 20
+    ranks = np.random.default_rng(0).random((1, n * (n - 1) // 2))
+    rdms = RankedDistances((("it", 0),), 1, ranks, np.arange(n))
+    values, uris = pd.Series([*"ba"] * 10), [f"data:{k}" for k in range(n)]
+    drawn = matrices(rdms, ["it"], values, [*map(str, range(n))], uris)
+    images, order = drawn.layout.images, values.sort_values(kind="stable").index
+    assert len(images) == 16 and images[0].y == -0.5
+    np.testing.assert_allclose(images[-1].y + images[-1].sizey, n - 0.5)
+    for image in images:
+        middle = image.y + 0.5 + image.sizey / 2
+        assert image.source == f"data:{order[int(middle)]}"
