@@ -32,6 +32,7 @@ STUDIES = {
     "choice": ("validation.choice", "tasks"),
     "chosen": ("validation.chosen", "tasks"),
     "erasing": ("validation.erasing", "tasks"),
+    "crossnobis": ("validation.crossnobis", "tasks"),
     "what-else": ("validation.what_else", "tasks"),
 }
 

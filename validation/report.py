@@ -19,6 +19,7 @@ from validation import (
     choice,
     chosen,
     crossfit,
+    crossnobis,
     erasing,
     familywise,
     intervals,
@@ -229,6 +230,7 @@ TABLES: dict[str, Callable[[pd.DataFrame], dict[str, pd.DataFrame]]] = {
     "choice": choice.tables_from,
     "chosen": chosen.of_chosen,
     "erasing": erasing.of_cases,
+    "crossnobis": crossnobis.of_crossnobis,
     "what-else": what_else.of_candidates,
     "similarity-terms": similarity_terms.of_similarity_terms,
 }

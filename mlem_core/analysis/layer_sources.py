@@ -31,7 +31,7 @@ from mlem_core.storage.store import Store
 _HINT = re.compile(r" \(did you mean [^()]*\?\)")
 # In the notice of what could not be had.
 LEFT_OUT = re.compile(r" (was|were) left out: ")
-VERSION_OF_REPETITIONS = 1  # counted up when distances over repetitions become others
+VERSION_OF_REPETITIONS = 2  # counted up when distances over repetitions become others
 
 
 def with_subjects(spec: AnalysisSpec) -> AnalysisSpec:

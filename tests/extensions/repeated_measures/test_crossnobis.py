@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -28,80 +29,95 @@ def measured(n_repetitions=3, n_stimuli=12, n_units=6, seed=0):
     return rng.standard_normal((n_stimuli, n_units)) + noise + level
 
 
-def by_pairs(given, precision=None, shrink=False):
-    """The mean over ordered pairs of different repetitions, one product at a time."""
-    found = []
-    for i, j in itertools.combinations(range(given.shape[1]), 2):
-        if precision is None:
-            # Of one group the last pair of groups in order: (0, 4), (1, 4), (2, 4), (3, 4), (3, 4).
-            groups = {i % 5, j % 5} if i % 5 != j % 5 else {i % 5, 4 if i % 5 < 4 else 3}
-            others = [k for k in range(given.shape[1]) if k % 5 not in groups]
-            own = np.linalg.inv(covariance(given[:, others], shrink))
-        else:
-            own = precision
-        products = [
-            (given[m, i] - given[m, j]) @ own @ (given[n, i] - given[n, j])
-            for m, n in itertools.permutations(range(len(given)), 2)
-        ]
-        found.append(np.mean(products))
-    return np.array(found)
-
-
-def covariance(given, shrink):
-    """The covariance of the noise by its definition, shrunk by scikit-learn or its diagonal."""
-    from sklearn.covariance import LedoitWolf
-
-    left = given - given.mean(axis=0) - given.mean(axis=1, keepdims=True) + given.mean(axis=(0, 1))
-    rows = left.reshape(-1, given.shape[2])
-    more = len(rows) / ((len(given) - 1) * (given.shape[1] - 1))
-    if shrink:
-        return more * LedoitWolf(assume_centered=True).fit(rows).covariance_
-    degrees = len(rows) / more
-    return np.diag((rows**2).sum(axis=0) / (degrees - 2))
-
-
-@pytest.mark.parametrize("n_repetitions", [2, 3, 5])
-@pytest.mark.parametrize(("whiten", "shrink"), [(shrunken, True), (diagonal, False)])
-def test_they_are_the_products_of_explicit_pairs(n_repetitions, whiten, shrink):
-    given = measured(n_repetitions)
-    expected = by_pairs(given, shrink=shrink)
-    found = cross_validated_distances(given, whiten)
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-10)
-    assert (found < 0).any()
-    np.testing.assert_allclose(
-        non_negative_distances(given, whiten), expected - expected.min(), atol=1e-9
-    )
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_they_are_those_of_rsatoolbox():
+def dataset(given):
+    """Repetitions as rsatoolbox has them, each centred over its stimuli."""
     import rsatoolbox
 
-    given = measured(4, 11, 5)
     n_repetitions, n_stimuli, n_units = given.shape
-    data = rsatoolbox.data.Dataset(
-        given.reshape(-1, n_units),
+    return rsatoolbox.data.Dataset(
+        (given - given.mean(axis=1, keepdims=True)).reshape(-1, n_units),
         obs_descriptors={
             "stimulus": np.tile(np.arange(n_stimuli), n_repetitions),
             "run": np.repeat(np.arange(n_repetitions), n_stimuli),
         },
     )
-    for precision in (np.eye(n_units), np.linalg.inv(covariance(given, True))):
-        factor = np.linalg.cholesky(precision)
-        expected = rsatoolbox.rdm.calc_rdm(
-            data, "crossnobis", descriptor="stimulus", cv_descriptor="run", noise=precision
-        ).dissimilarities[0]
-        found = cross_validated_distances(given, lambda rows, *_, factor=factor: rows @ factor)
-        np.testing.assert_allclose(by_pairs(given, precision) / n_units, expected, rtol=1e-8)
-        np.testing.assert_allclose(found / n_units, expected, rtol=1e-8, atol=1e-9)
+
+
+def crossnobis_by_rsatoolbox(given, precision):
+    import rsatoolbox
+
+    (rdm,) = rsatoolbox.rdm.calc_rdm_crossnobis(
+        dataset(given), "stimulus", noise=precision, cv_descriptor="run"
+    ).dissimilarities
+    return rdm * given.shape[2]
+
+
+def precision_by_rsatoolbox(given, method):
+    """The inverse covariance of the noise in all stimuli, of as many degrees of freedom."""
+    from rsatoolbox.data.noise import prec_from_unbalanced
+
+    n_repetitions, n_stimuli, _ = given.shape
+    degrees = (n_repetitions - 1) * (n_stimuli - 1) - 2 * (method == "diag")
+    return prec_from_unbalanced(dataset(given), "stimulus", dof=degrees, method=method)
+
+
+METHODS = {shrunken: "shrinkage_diag", diagonal: "diag"}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("n_repetitions", "n_stimuli"), [(2, 12), (5, 12), (3, 23)])
+@pytest.mark.parametrize("weigh", METHODS)
+def test_each_pair_is_rsatoolboxs_by_the_noise_of_the_others(n_repetitions, n_stimuli, weigh):
+    given = measured(n_repetitions, n_stimuli)
+    found = cross_validated_distances(given, weigh)
+    n_groups, expected = min(n_stimuli, 20), []
+    for i, j in itertools.combinations(range(n_stimuli), 2):
+        groups = {i % n_groups, j % n_groups}
+        if len(groups) == 1:
+            # Of one group the last pair of groups in order: (0, 19), (1, 19) ...
+            groups.add(n_groups - 1)
+        others = [k for k in range(n_stimuli) if k % n_groups not in groups]
+        precision = precision_by_rsatoolbox(given[:, others], METHODS[weigh])
+        expected.append(crossnobis_by_rsatoolbox(given[:, [i, j]], precision)[0])
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+    assert (found < 0).any()
+    non_negative = np.array(expected) - min(expected)
+    np.testing.assert_allclose(non_negative_distances(given, weigh), non_negative, atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("weigh", METHODS)
+@pytest.mark.parametrize("n_units", [6, 60])
+def test_by_one_covariance_all_are_rsatoolboxs(weigh, n_units):
+    given = measured(4, 11, n_units)
+    centred = given - given.mean(axis=1, keepdims=True)
+    noise = (centred - centred.mean(axis=0)).reshape(-1, n_units)
+    expected = crossnobis_by_rsatoolbox(given, precision_by_rsatoolbox(given, METHODS[weigh]))
+    found = cross_validated_distances(given, lambda rows, *_: weigh(rows, noise, 3 * 10))
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_without_a_covariance_they_are_the_products_of_repetitions():
+    given = measured(4, 11, 5)
+    expected = []
+    for i, j in itertools.combinations(range(11), 2):
+        products = [
+            (given[m, i] - given[m, j]) @ (given[n, i] - given[n, j])
+            for m, n in itertools.permutations(range(4), 2)
+        ]
+        expected.append(np.mean(products))
+    found = cross_validated_distances(given, lambda rows, *_: rows)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(crossnobis_by_rsatoolbox(given, np.eye(5)), expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["crossnobis", "crossnobis-diagonal"])
 def test_they_are_registered_distances(name):
     given = measured()
-    whiten = shrunken if name == "crossnobis" else diagonal
+    weigh = shrunken if name == "crossnobis" else diagonal
     np.testing.assert_array_equal(
-        squared_distances(given, name), non_negative_distances(given, whiten)
+        squared_distances(given, name), non_negative_distances(given, weigh)
     )
     assert name not in metrics()
     for rows in (given[0], given[:1]):
@@ -111,8 +127,12 @@ def test_they_are_registered_distances(name):
 
 def test_what_cannot_be_compared_is_refused():
     given = measured()
-    with refused("all the same"):
-        squared_distances(np.stack([given[0]] * 3), "crossnobis")
+    same = np.stack([given[0]] * 3)
+    with refused("V1", "all the same in 10 stimuli"):
+        squared_distances(same, "crossnobis", layer="V1")
+    same[0, :2] += 1
+    with refused("all the same in 10 stimuli"):
+        squared_distances(same, "crossnobis")
     with refused("9 stimuli", "at least 10"):
         squared_distances(given[:, :9], "crossnobis")
     given[1, 4, 2] = np.nan
@@ -120,22 +140,28 @@ def test_what_cannot_be_compared_is_refused():
         squared_distances(given, "crossnobis")
 
 
-def test_a_unit_without_noise_has_no_weight_by_variance():
+@pytest.mark.parametrize("weigh", METHODS)
+def test_a_unit_without_noise_has_no_weight(weigh):
     given = measured()
     given[:, :, 3] = np.arange(12)
-    expected = cross_validated_distances(np.delete(given, 3, axis=2), diagonal)
-    np.testing.assert_allclose(cross_validated_distances(given, diagonal), expected, atol=1e-9)
+    expected = cross_validated_distances(np.delete(given, 3, axis=2), weigh)
+    np.testing.assert_allclose(cross_validated_distances(given, weigh), expected, atol=1e-9)
+
+
+def test_noise_that_is_the_same_in_all_units_has_distances():
+    given = np.repeat(measured(2, 12, 1), 5, axis=2)
+    assert np.isfinite(cross_validated_distances(given)).all()
 
 
 @for_each(
-    "whiten, n_draws, slack",
+    "weigh, n_draws, slack",
     # A shrunken covariance is not right on average, and nor is its inverse.
     (lambda rows, *_: rows, 150, 0.0),
     (diagonal, 150, 0.0),
-    (shrunken, 25, 0.1),
+    (shrunken, 150, 0.1),
     ids=["plain", "diagonal", "shrunken"],
 )
-def test_noise_is_at_no_distance_and_a_planted_one_is_found_without_bias(whiten, n_draws, slack):
+def test_noise_is_at_no_distance_and_a_planted_one_is_found_without_bias(weigh, n_draws, slack):
     rng = np.random.default_rng(1)
     n_units = 8
     truth = np.zeros((10, n_units))
@@ -145,13 +171,30 @@ def test_noise_is_at_no_distance_and_a_planted_one_is_found_without_bias(whiten,
     for _ in range(n_draws):
         given = truth + rng.standard_normal((4, 10, n_units))
         plain.append(((given[:, 0] - given[:, 1]).mean(axis=0) ** 2).sum())
-        found = cross_validated_distances(given, whiten)
+        found = cross_validated_distances(given, weigh)
         means.append([found[~between].mean(), found[between].mean()])
     # The distance of means is too large by the noise, by as much for all pairs.
     assert np.mean(plain) > 0.8 * 2 * n_units / 4
     (same, apart), error = np.mean(means, axis=0), np.std(means, axis=0) / np.sqrt(n_draws)
     assert abs(same) < 3 * error[0]
     assert abs(apart - planted) < 3 * error[1] + slack * planted
+
+
+def test_noise_that_differs_between_units_and_stimuli_is_at_no_distance():
+    """Two repetitions, more units than degrees of freedom: by one covariance it is far from 0."""
+    rng = np.random.default_rng(2)
+    mixed = np.eye(30) + 0.5 * rng.standard_normal((30, 30))
+    level = np.where(np.arange(12) < 6, 1.0, 3.0)
+    loud = np.add.outer(level, level)[np.triu_indices(12, 1)] == 6
+    means, by_one = [], []
+    for _ in range(100):
+        given = level[:, None] * (rng.standard_normal((2, 12, 30)) @ mixed)
+        noise = (given - given.mean(axis=0)).reshape(-1, 30)
+        means.append(cross_validated_distances(given)[loud].mean())
+        weigh = partial(lambda rows, *_, noise: shrunken(rows, noise, 11), noise=noise)
+        by_one.append(cross_validated_distances(given, weigh)[loud].mean())
+    assert abs(np.mean(means)) < 3 * np.std(means) / 10
+    assert np.mean(by_one) > 10 * np.std(by_one) / 10
 
 
 def test_an_analysis_is_of_the_distances_over_repetitions(store, tmp_path):
