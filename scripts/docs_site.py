@@ -24,6 +24,7 @@ ELSEWHERE = {
     "training/README.md": "training.md",
     "benchmarks/README.md": "benchmarks.md",
     "examples/digits/README.md": "examples/digits.md",
+    "examples/images92/README.md": "examples/images92.md",
 }
 # The example as a page that stands alone, and what its link follows.
 LIVE, LIVE_HERE = "explorer.html", "The example is 3.3 MB."
