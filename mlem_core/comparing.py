@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.context import SelectionContext
+from mlem_core.analysis.model_source import EVERY
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError, check_choice
@@ -24,7 +26,8 @@ from mlem_core.stimuli.stimulus_csv import from_frame
 from mlem_core.stimuli.stimulus_set import StimulusSet
 from mlem_core.storage.store import Store
 
-_MODEL = "array"
+# Names of the files that the arrays are in.
+_MODEL, _DISTANCES, _SUBJECTS = "array", "distances", "subjects"
 
 
 @dataclass(frozen=True, repr=False)
@@ -34,7 +37,7 @@ class ArrayComparison:
     Attributes
     ----------
     analysis : the `Analysis`, whose layers are the arrays
-    layers : (model, layer) in the analysis, by the array's name
+    layers : (model, layer) in the analysis, by the array's name; those of subjects have no entry
 
     Examples
     --------
@@ -54,16 +57,21 @@ class ArrayComparison:
     @property
     def plot(self) -> Any:
         """Figures, as `analysis.plot` has them: `.plot.profiles()`."""
-        return self.analysis.plot
+        return replace(self.analysis.plot, store=self.context.store)
+
+    @property
+    def context(self) -> SelectionContext:
+        """All layers of the analysis with the store of what is computed of them."""
+        return SelectionContext.from_analysis(self.analysis, Store(self._folder.path))
 
     @property
     def importance(self) -> pd.DataFrame:
         """Mean drop of the held-out ρ over folds: a row a feature, a column an array."""
         results = self.analysis.results()
         table = results.importance.pivot_table(
-            index="feature", columns="layer", values="importance", sort=False
+            index="feature", columns=["model", "layer"], values="importance", sort=False
         )
-        return table[[layer for _, layer in self.layers.values()]].set_axis([*self.layers], axis=1)
+        return table[[*self.layers.values()]].set_axis([*self.layers], axis=1)
 
     @property
     def similarity(self) -> pd.DataFrame:
@@ -84,7 +92,12 @@ class ArrayComparison:
 
 
 def compare(
-    arrays: Mapping[str, ArrayLike], X: StimulusSet | pd.DataFrame, **choices: Any
+    arrays: Mapping[str, ArrayLike],
+    X: StimulusSet | pd.DataFrame,
+    *,
+    subjects: Mapping[str, Sequence[ArrayLike]] | None = None,
+    distances: Collection[str] = (),
+    **choices: Any,
 ) -> ArrayComparison:
     """Comparison of arrays of the same stimuli by the features of these.
 
@@ -94,6 +107,10 @@ def compare(
         DataFrame are matched with the index of X
     X : features, a column each and a row a stimulus; a column `sentence_id` keeps stimuli together
         in folds and intervals
+    subjects : an array (n_stimuli, n_units) for each subject, by the name of a region: the arrays
+        are then models beside these subjects, see `mlem_core.beside_subjects`
+    distances : names of arrays and regions that hold distances, (n_stimuli, n_stimuli) or condensed
+        (n_pairs,), in the place of units; of regions all or none
     choices : fields of `AnalysisSpec`, such as distance="cosine"
 
     Raises
@@ -114,16 +131,46 @@ def compare(
     >>> found.why("V4", "IT").features["term"].tolist()
     ['animal', 'size']
     """
-    if not isinstance(arrays, Mapping) or not arrays:
-        raise InputError(f"found {type(arrays).__name__} for arrays; expected {{name: array}}.")
-    stimuli = _stimuli(X)
-    folder = ScratchFolder("compare")
-    path = folder.path / "arrays.npz"
-    np.savez(path, **{name: _array(name, array, X) for name, array in arrays.items()})
-    spec = AnalysisSpec(representations=((_MODEL, str(path)),), **choices)
+    regions = {} if subjects is None else subjects
+    for given in (arrays, regions):
+        if not isinstance(given, Mapping) or not (arrays or regions):
+            raise InputError(f"found {type(given).__name__} for arrays; expected {{name: array}}.")
+    for name in distances:
+        check_choice("array of distances", name, [*arrays, *regions])
+    stimuli, folder = _stimuli(X), ScratchFolder("compare")
+    files = {
+        _MODEL: {name: array for name, array in arrays.items() if name not in distances},
+        _DISTANCES: {name: array for name, array in arrays.items() if name in distances},
+        _SUBJECTS: {name: _stacked(name, members, X) for name, members in regions.items()},
+    }
+    files = {file: by_name for file, by_name in files.items() if by_name}
+    for file, by_name in files.items():
+        named = {name: _array(name, array, X) for name, array in by_name.items()}
+        np.savez(folder.path / f"{file}.npz", **named)
+    are_distances = {name in distances for name in regions}
+    if len(are_distances) > 1:
+        raise InputError("some regions hold distances and others do not; expected all or none.")
+    precomputed = (_DISTANCES,) * (_DISTANCES in files) + (_SUBJECTS,) * (are_distances == {True})
+    spec = AnalysisSpec(
+        representations=tuple((file, str(folder.path / f"{file}.npz")) for file in files),
+        precomputed=precomputed,
+        subjects=((_SUBJECTS, EVERY),) * (_SUBJECTS in files),
+        **choices,
+    )
     analysis = run(spec, Store(folder.path), False, stimuli)
-    layers = {name: layer for layer, name in analysis.layer_names.items()}
+    layers = {name: layer for layer, name in analysis.layer_names.items() if layer[0] in files}
     return ArrayComparison(analysis, layers, folder)
+
+
+def _stacked(name: str, subjects: Sequence[ArrayLike], X: StimulusSet | pd.DataFrame) -> Any:
+    rows = [neural_rows(subject, X, f"a subject of {name!r}") for subject in subjects]
+    if len({array.shape for array in rows}) != 1 or len(rows) < 2:
+        shapes = " and ".join(dict.fromkeys(str(array.shape) for array in rows)) or "none"
+        raise InputError(
+            f"the subjects of {name!r} have the shape {shapes}; expected two subjects or more of "
+            "one shape; where their units differ, give distances."
+        )
+    return np.stack(rows)
 
 
 def _array(name: str, array: ArrayLike, X: StimulusSet | pd.DataFrame) -> Any:

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.inputs import in_files, refused, words
-from scipy.spatial.distance import pdist
+from scipy.spatial.distance import pdist, squareform
 from scipy.stats import spearmanr
 
 import mlem_core
-from mlem_core import AnalysisSpec, RidgeMLEM, Store, compare, from_frame, run
+from mlem_core import AnalysisSpec, RidgeMLEM, Store, beside_subjects, compare, from_frame, run
 
 RNG = np.random.default_rng(0)
 X = pd.DataFrame({"animal": RNG.permutation([True, False] * 40), "size": np.arange(80) % 3})
@@ -34,6 +34,49 @@ def test_arrays_are_compared_by_name():
         found.why("V4", "V5")
 
 
+def test_models_stand_beside_subjects_that_give_units_or_distances():
+    subjects = [IT + 0.5 * RNG.standard_normal(IT.shape) for _ in range(3)]
+    choices = {"estimator": "ridge", "values": (), "folds": 3}
+    units = compare({"V4": V4, "IT": IT}, X, subjects={"brain": subjects}, **choices)
+    given = {"V4": squareform(pdist(V4)), "IT": IT}
+    rdms = [pdist(rows) for rows in subjects]
+    distances = compare(given, X, subjects={"brain": rdms}, distances=("V4", "brain"), **choices)
+    expected = [
+        np.mean([spearmanr(pdist(model), rdm).statistic for rdm in rdms]) for model in (V4, IT)
+    ]
+    tables = []
+    for compared, models in ((units, "array"), (distances, "distances")):
+        assert {*compared.layers} == {"V4", "IT"} == {*compared.importance.columns}
+        with refused("nothing to draw for the figure model_comparison"):
+            compared.plot.model_comparison()
+        beside = beside_subjects(compared.context)
+        rows = beside.models.set_index(["model", "layer"])["rsa"]
+        np.testing.assert_allclose(rows[[(models, 0), ("array", int(models == "array"))]], expected)
+        assert (beside.models["rsa_lower"] < beside.models["rsa"]).all()
+        assert len(beside.differences) == 3 and len(beside.sentences) == 1
+        assert any(trace.type == "bar" for trace in compared.plot.model_comparison().data)
+        assert compared.plot.group_rdms().data
+        tables.append(beside.ceilings[["lower", "upper"]])
+    pd.testing.assert_frame_equal(*tables)
+    assert beside_subjects(compare({"V4": V4, "IT": IT}, X, **choices).context) is None
+
+
+@pytest.mark.parametrize(
+    ("subjects", "distances", "facts"),
+    [
+        ({"brain": [IT]}, (), ("the subjects of 'brain'", "(80, 5)", "two subjects or more")),
+        ({"brain": [IT, IT[:, :2]]}, (), ("(80, 2)", "of one shape", "give distances")),
+        ({"brain": [IT, IT], "rdms": [pdist(IT)] * 2}, ("rdms",), ("all or none",)),
+        ({"brain": [IT, IT]}, ("brian",), ("unknown array of distances 'brian'", "V4, brain")),
+        ([IT, IT], (), ("found list", "{name: array}")),
+        ({"layer_0": [IT, IT]}, (), ("'layer_0'", "a name of its own")),
+    ],
+)
+def test_subjects_that_cannot_be_compared_are_refused(subjects, distances, facts):
+    with refused(*facts):
+        compare({"V4": V4}, X, subjects=subjects, distances=distances)
+
+
 KILLED = """
 import numpy as np, os, pandas as pd, signal
 from mlem_core import compare
@@ -49,7 +92,7 @@ def test_what_a_killed_process_left_goes_with_the_next(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     found = compare({"V4": V4, "IT": IT}, X)
     (folder,) = (path for path in tmp_path.iterdir() if path.name.startswith(".mlem-compare"))
-    assert (folder / "arrays.npz").exists()
+    assert (folder / "array.npz").exists()
     del found
     gc.collect()
     assert not folder.exists()

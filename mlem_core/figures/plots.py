@@ -76,6 +76,7 @@ class AnalysisPlots:
     """
 
     analysis: Analysis
+    store: Store | None = None
 
     def __getattr__(self, name: str) -> Callable[..., go.Figure]:
         if name not in FIGURES:
@@ -111,7 +112,9 @@ class AnalysisPlots:
         two = None if pair is None else (parse_one_layer(pair[0]), parse_one_layer(pair[1]))
         check_layers(two or (), selection.layers)
         drawing = FigureOptions(two, options=options)
-        drawn = draw(name, FigureContext(self.analysis, selection, store, drawing=drawing))
+        drawn = draw(
+            name, FigureContext(self.analysis, selection, store or self.store, drawing=drawing)
+        )
         if drawn is None:
             raise InputError(
                 f"there is nothing to draw for the figure {name}: it needs other layers, or what "

@@ -10,6 +10,7 @@ EXTENSION = Extension(
     sentence="Files of the labs that record brains and behaviour, groups and time.",
     bands=f"{_HERE}.stage:bands",
     prepare=f"{_HERE}.stage:prepare",
+    exports={"beside_subjects": f"{_HERE}.stage:beside_subjects"},
     entries={"array format": (f"{_HERE}.hdf5",), "figure": (f"{_HERE}.figures", f"{_HERE}.rdms")},
     panels=(
         Panel(

@@ -31,11 +31,7 @@ def tables(inputs: TableInput, name: str) -> ComputedTables:
         return ComputedTables({})
     context.remember("results", inputs.results)
     has_intervals = inputs.intervals is not None
-    ceilings = NOISE_CEILINGS.get(context)
-    _keep_matrices(context)
-    intervals = LAYER_INTERVALS.get(context.reselect(similarity=RSA)) if has_intervals else None
-    of_subjects = SUBJECT_CEILINGS.get(context) if has_intervals else None
-    comparison = compare_models(context, ceilings, intervals, of_subjects)
+    comparison = beside_subjects(context, intervals=has_intervals)
     if comparison is None:
         return ComputedTables({})
     files = {"noise_ceilings.csv": comparison.ceilings, "model_ceilings.csv": comparison.models}
@@ -48,6 +44,24 @@ def tables(inputs: TableInput, name: str) -> ComputedTables:
                 "are more, so choose layers (--layers)."
             )
     return ComputedTables(files, notices, comparison.sentences)
+
+
+def beside_subjects(context: SelectionContext, *, intervals: bool = True) -> ModelComparison | None:
+    """Models beside the groups of subjects of a context; None without such a group.
+
+    With `intervals` over subjects and stimuli, and tests. What is computed is kept in the store, so
+    that figures show it.
+
+    Raises as `mlem_core.extensions.recordings.noise_ceilings.compute_noise_ceilings`.
+    """
+    ceilings = NOISE_CEILINGS.get(context)
+    if ceilings.empty:
+        return None
+    _keep_matrices(context)
+    if not intervals:
+        return compare_models(context, ceilings)
+    of_layers = LAYER_INTERVALS.get(context.reselect(similarity=RSA))
+    return compare_models(context, ceilings, of_layers, SUBJECT_CEILINGS.get(context))
 
 
 def _keep_matrices(context: SelectionContext) -> None:
