@@ -37,7 +37,13 @@ from mlem_core.pairs.ranks import correlations, pair_ranks
 from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.representations.layers import Representations
 from mlem_core.stimuli.datasets import SETS
-from mlem_core.stimuli.folds import FEWEST_FOLDS, FEWEST_TESTED, stimulus_folds, tested
+from mlem_core.stimuli.folds import (
+    FEWEST_FOLDS,
+    FEWEST_TESTED,
+    fold_pairs,
+    stimulus_folds,
+    tested,
+)
 from mlem_core.stimuli.stimulus_set import StimulusSet
 from mlem_core.storage.store import Store
 
@@ -119,6 +125,8 @@ def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet 
             layer_sources(spec, whole, store, report)[0], spec, len(stimuli)
         )
     folds = _folds(whole, spec)
+    # A table may give others.
+    spec = replace(spec, folds=int(fold_pairs(folds).max()) + 1)
     requested, choices = spec, possible_choices(spec, stimuli)
     spec = replace(spec, estimator=choices[0].estimator, values=choices[-1].values)
     check_columns(resolved_columns(stimuli, spec.values), spec)
@@ -185,7 +193,7 @@ def _folds(whole: StimulusSet, spec: AnalysisSpec) -> IntArray:
     """Folds over all stimuli: a sentence keeps its fold whichever words are left out."""
     every = stimulus_folds(whole, spec.folds_over, spec.folds, spec.seed)
     folds = every[spec.kept.rows(whole)]
-    smallest = int(tested(folds, spec.folds).min())
+    smallest = int(tested(folds, int(fold_pairs(every).max()) + 1).min())
     if smallest < FEWEST_TESTED:
         raise InputError(
             f"a fold is left with {smallest} stimuli of those that are kept (positions "

@@ -21,6 +21,7 @@ from mlem_core.stimuli.formats import (
     ordered_steps,
     step_files,
 )
+from mlem_core.stimuli.presentation import BLOCKS, with_blocks
 from mlem_core.stimuli.reading.content import parse_decimal, parse_marks, parse_separator
 from mlem_core.stimuli.reading.header import MOST_ROWS
 from mlem_core.stimuli.roles import ROLES, parse_role
@@ -126,6 +127,17 @@ class StimulusChoices:
         parse=parse_names,
     )
 
+    blocks: int = option(
+        0,
+        "Length of blocks",
+        "So many neighbours in time, or rows where nothing says when they came, are a block that "
+        "stays together in folds and is left out for intervals. By default the blocks of the "
+        f"table; where it has runs or an order alone, about {BLOCKS} in all.",
+        metavar="N",
+        parse=int,
+        range=(0, 10**9),
+    )
+
     def __post_init__(self) -> None:
         for each in fields(self):
             # What holds several may be given as a single text.
@@ -190,6 +202,8 @@ def _load(source: StimulusChoices, state: _State) -> StimulusSet:
     stimuli = _read(source, source.stimulus_files)
     for step in ordered_steps():
         stimuli = step.change(stimuli, source)
+    if source.blocks:
+        stimuli = with_blocks(stimuli, source.blocks)
     now = _state(source)
     if now != state:
         names = [path.name for path, _ in {*now[0]} ^ {*state[0]}]

@@ -20,12 +20,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.text import many, plural
+from mlem_core.base.text import many, plural, some
 from mlem_core.base.typing import IntArray
-from mlem_core.stimuli.stimulus_set import StimulusSet, group_name
+from mlem_core.stimuli.columns import parse_number
+from mlem_core.stimuli.presentation import presentation_order, presentation_runs
+from mlem_core.stimuli.stimulus_set import SPLIT, StimulusSet, group_name
 
 FOLDS_OVER = ("sentences", "items", "both")
 # Fold k of n over both tests one stimulus in n², and there are about n⁴ / 24 blocks of pairs.
@@ -47,6 +50,11 @@ def stimulus_folds(stimuli: StimulusSet, over: str, n_folds: int, seed: int) -> 
     than 3 sentences or items, or more than `MOST_OVER_BOTH` of them.
     """
     called, group = folds_over(stimuli, "sentences"), group_name(stimuli)
+    if SPLIT in stimuli.table:
+        return _given_folds(stimuli, n_folds, seed)
+    runs = presentation_runs(stimuli)
+    if over == "sentences" and runs is not None:
+        return _contiguous_folds(stimuli, runs, n_folds, seed)
     if over != "both":
         return group_folds(fold_groups(stimuli, over), n_folds, seed, folds_over(stimuli, over))
     if n_folds > MOST_OVER_BOTH:
@@ -69,6 +77,56 @@ def stimulus_folds(stimuli: StimulusSet, over: str, n_folds: int, seed: int) -> 
                 f"least {FEWEST_TESTED} of both, so choose fewer folds, or folds over {called} or "
                 "items."
             )
+    return folds
+
+
+def _contiguous_folds(stimuli: StimulusSet, runs: IntArray, n_folds: int, seed: int) -> IntArray:
+    """Folds of whole runs where there are as many, else of neighbouring blocks."""
+    has_enough = most_folds(runs, None) >= n_folds
+    units = runs if has_enough else stimuli.groups
+    # Numbered in the order of presentation.
+    order = presentation_order(stimuli)
+    in_order = np.empty(len(units), dtype=np.int64)
+    in_order[order] = pd.factorize(units[order])[0]
+    what = "runs" if has_enough else folds_over(stimuli, "sentences")
+    return group_folds(in_order, n_folds, seed, what, shuffle=False)
+
+
+def _given_folds(stimuli: StimulusSet, n_folds: int, seed: int) -> IntArray:
+    """Folds that a column gives: a fold a value, by number or name; of train and test, test is 0.
+
+    What trains is then divided into the other folds.
+
+    Raises InputError: fewer than `FEWEST_FOLDS` folds, unless they are train and test; a fold with
+    fewer than `FEWEST_TESTED` stimuli; one of two folds in a group that stays together.
+    """
+    cells = stimuli.table[SPLIT].astype(str)
+    values = sorted(cells.unique(), key=lambda value: (parse_number(value) or 0.0, value))
+    if {value.casefold() for value in values} == {"test", "train"}:
+        is_test = cells.str.casefold().to_numpy() == "test"
+        folds = np.zeros(len(stimuli), dtype=np.int64)
+        trains = stimuli.groups[~is_test]
+        folds[~is_test] = 1 + group_folds(
+            trains, n_folds - 1, seed, folds_over(stimuli, "sentences")
+        )
+    else:
+        folds = cells.map(values.index).to_numpy(dtype=np.int64)
+    sizes = np.bincount(folds)
+    if len(sizes) < FEWEST_FOLDS or sizes.min() < FEWEST_TESTED:
+        raise InputError(
+            f"the folds that {stimuli.name} gives are {some(values)}, of {sizes.min():,} to "
+            f"{sizes.max():,} stimuli; expected at least {FEWEST_FOLDS} folds of "
+            f"{FEWEST_TESTED} stimuli, or train and test."
+        )
+    parts = np.unique(np.column_stack((stimuli.groups, folds)), axis=0)[:, 0]
+    if len(parts) > len(np.unique(parts)):
+        split = parts[np.flatnonzero(np.diff(parts) == 0)[0]]
+        row = int(np.flatnonzero(stimuli.groups == split)[0]) + 1
+        raise InputError(
+            f"the {group_name(stimuli)} of row {row} is in two of the folds that {stimuli.name} "
+            "gives; stimuli of one stay together, so give all of them one fold, or a column with "
+            "the role sentence_id in which they differ."
+        )
     return folds
 
 
@@ -178,7 +236,14 @@ def _would_do(groups: IntArray, random_state: Any, what: str) -> str:
     return f"choose {numbers} folds, or add {what}"
 
 
-def group_folds(groups: IntArray, cv: Any, random_state: Any, what: str = "sentences") -> IntArray:
+def group_folds(
+    groups: IntArray,
+    cv: Any,
+    random_state: Any,
+    what: str = "sentences",
+    *,
+    shuffle: bool = True,
+) -> IntArray:
     """Divide stimuli into folds so that no group is split.
 
     Parameters
@@ -187,6 +252,7 @@ def group_folds(groups: IntArray, cv: Any, random_state: Any, what: str = "sente
     cv : number of folds, or a scikit-learn splitter, which is given the groups
     random_state : of the folds where `cv` is a number
     what : what messages call the groups
+    shuffle : False puts groups of neighbouring numbers into a fold
 
     Returns (n_stimuli,) the fold that tests each stimulus
 
@@ -203,7 +269,9 @@ def group_folds(groups: IntArray, cv: Any, random_state: Any, what: str = "sente
         # As scikit-learn's shuffled `GroupKFold` has them.
         n_folds = int(cv)
         names, group_of = np.unique(groups, return_inverse=True)
-        order = _generator(random_state).permutation(len(names))
+        order = np.arange(len(names))
+        if shuffle:
+            order = _generator(random_state).permutation(len(names))
         tests = [np.flatnonzero(np.isin(group_of, part)) for part in np.array_split(order, n_folds)]
     else:
         from sklearn.model_selection import check_cv

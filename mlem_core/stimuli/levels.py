@@ -19,9 +19,18 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.stimuli.stimulus_set import UNIT, StimulusSet, group_name, neighbouring_words
+from mlem_core.stimuli.presentation import presentation_order, presentation_runs
+from mlem_core.stimuli.stimulus_set import (
+    UNIT,
+    StimulusSet,
+    group_name,
+    neighbouring_words,
+    sentence_ids,
+)
 
 STIMULUS = "stimulus"
+# What stands in the place of a unit where labels are shifted in time.
+MOMENT = "moment"
 # A unit nearly settles a feature where two of its stimuli differ by that much less than any two;
 # where it settles most of it, nothing is known of the feature unless its units exchange labels.
 NEARLY, MOSTLY = 0.2, 0.5
@@ -52,6 +61,8 @@ def recurring_units(stimuli: StimulusSet) -> dict[str, IntArray]:
         if name.startswith(UNIT):
             units[name.removeprefix(UNIT)] = _numbers(stimuli.table[name])
     units[group_name(stimuli)] = stimuli.groups
+    if stimuli.level != "stimulus":
+        units["sentence"] = sentence_ids(stimuli.table)
     if stimuli.word_index is not None:
         units["place"] = _numbers(stimuli.word_index)
         units["previous word"] = _numbers(neighbouring_words(stimuli, -1))
@@ -61,8 +72,8 @@ def recurring_units(stimuli: StimulusSet) -> dict[str, IntArray]:
             if name in columns:
                 in_order = np.argsort(stimuli.word_index, kind="stable")
                 parts = pd.Series(_numbers(stimuli.table[columns[name]])[in_order])
-                frames = parts.groupby(stimuli.groups[in_order]).agg(tuple)
-                units["frame"] = _numbers(frames.reindex(stimuli.groups))
+                frames = parts.groupby(units["sentence"][in_order]).agg(tuple)
+                units["frame"] = _numbers(frames.reindex(units["sentence"]))
                 break
     return units
 
@@ -79,12 +90,17 @@ class Exchange(NamedTuple):
     numbers : (n_stimuli,) the unit of each stimulus, 0 to n_units - 1
     strata : (n_units,) units of the same number exchange values
     agreement : of the feature's values inside units, see `unit_agreement`
+    order : (n_stimuli,) row numbers in the order of presentation, where values are shifted inside
+        units, from the end of a unit to its beginning; None where units exchange values
+    least : by so many stimuli they are shifted at least, in both directions
     """
 
     unit: str
     numbers: IntArray
     strata: IntArray
     agreement: float = 0.0
+    order: IntArray | None = None
+    least: int = 0
 
     def moved(self, values: NDArray[Any]) -> float:
         """Share of the stimuli that can take the values of another unit that do, on average.
@@ -96,6 +112,11 @@ class Exchange(NamedTuple):
         values : (n_stimuli,) of the feature
         """
         sizes = np.bincount(self.numbers)
+        if self.order is not None:
+            moved = float(sizes[sizes > 2 * self.least].sum() / sizes.sum())
+            far = _mean_change(values, self._replace(order=None, strata=np.zeros_like(self.strata)))
+            near = _mean_change(values, self)
+            return moved * min(1.0, near / (DIFFERENT * far)) if far > 0 else 0.0
         if len(sizes) < 2:
             return 0.0
         changes = 1.0 - 1.0 / np.bincount(self.strata)[self.strata]
@@ -113,6 +134,9 @@ class Exchange(NamedTuple):
         """
         from scipy.special import gammaln
 
+        if self.order is not None:
+            shifts = np.maximum(np.bincount(self.numbers) + 1.0 - 2 * max(self.least, 1), 1.0)
+            return float(np.exp(min(np.log(shifts).sum(), 700.0)))
         labels = _numbers(values)
         first = np.unique(self.numbers, return_index=True)[1]
         logarithm = gammaln(np.bincount(self.strata) + 1.0).sum()
@@ -129,21 +153,28 @@ class Exchange(NamedTuple):
         a unit go over as a list, which begins anywhere and is repeated where the other unit has
         more stimuli.
         """
-        order = np.argsort(self.numbers, kind="stable")
+        rows = np.arange(len(self.numbers)) if self.order is None else self.order
+        order = rows[np.argsort(self.numbers[rows], kind="stable")]
         sizes = np.bincount(self.numbers)
         starts = np.cumsum(sizes) - sizes
         place = np.empty(len(order), dtype=np.int64)
         place[order] = np.arange(len(order)) - np.repeat(starts, sizes)
         drawn = np.empty((n, len(order)), dtype=np.int64)
+        low, high = np.zeros_like(sizes), sizes
+        if self.order is not None:
+            low = np.where(sizes > 2 * self.least, self.least, 0)
+            high = sizes - low + (low > 0)
         for row, giver in zip(drawn, self._givers(n, rng), strict=True):
             of_stimulus = giver[self.numbers]
-            begins = rng.integers(0, sizes)[of_stimulus]
+            begins = rng.integers(low, high)[of_stimulus]
             row[:] = order[starts[of_stimulus] + (place + begins) % sizes[of_stimulus]]
         return drawn
 
     def _givers(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """(n, n_units) the unit whose values each takes."""
         n_units = len(self.strata)
+        if self.order is not None:
+            return np.tile(np.arange(n_units), (n, 1))
         if not self.strata.any() and math.factorial(min(n_units, 20)) <= n:
             return np.resize(rng.permutation(list(permutations(range(n_units)))), (n, n_units))
         # Sorted by stratum, then at random: who stands where the unit stood gives the values.
@@ -183,7 +214,22 @@ def exchanges(stimuli: StimulusSet, folds: IntArray, feature: str) -> tuple[Exch
     ]
     if not ways or ways[0].agreement < 1.0:
         ways.insert(0, stimulus_exchange(folds))
+    runs = presentation_runs(stimuli)
+    if runs is not None:
+        ways.append(time_shift(stimuli, runs))
     return tuple(ways)
+
+
+def time_shift(stimuli: StimulusSet, runs: IntArray) -> Exchange:
+    """The way in which values are shifted in time inside runs, by a block at least.
+
+    What follows a value in time then follows it still, so that what drifts or lasts does so in the
+    permuted labels too.
+    """
+    n_runs = int(runs.max()) + 1
+    length = round(len(runs) / (int(stimuli.groups.max()) + 1))
+    order = presentation_order(stimuli)
+    return Exchange(MOMENT, runs, np.arange(n_runs), order=order, least=length)
 
 
 def stimulus_exchange(folds: IntArray) -> Exchange:

@@ -22,6 +22,7 @@ from mlem_core.base.text import listed, short, some
 from mlem_core.stimuli import table_warnings as doubts
 from mlem_core.stimuli import word_numbers
 from mlem_core.stimuli.columns import NUMBER, Cells, Kind, guess_kind, missing_marks, texts
+from mlem_core.stimuli.presentation import presented_cells, with_blocks
 from mlem_core.stimuli.reading.content import ReadAs, Source
 from mlem_core.stimuli.reading.table import (
     DETECTED,
@@ -33,7 +34,17 @@ from mlem_core.stimuli.reading.table import (
     with_words,
 )
 from mlem_core.stimuli.stimulus_csv import CARRIED, from_cells
-from mlem_core.stimuli.stimulus_set import ITEM, UNIT, StimulusSet, occurrences
+from mlem_core.stimuli.stimulus_set import (
+    BLOCK,
+    ITEM,
+    ORDER,
+    RUN,
+    SESSION,
+    SPLIT,
+    UNIT,
+    StimulusSet,
+    occurrences,
+)
 from mlem_core.stimuli.table_warnings import Doubt
 from mlem_core.stimuli.word_numbers import AUTO, COUNTS_FROM
 
@@ -45,9 +56,14 @@ ROLES = {
     "ordered": "A feature whose values are numbers; two differ by their distance.",
     "nominal": "A feature whose values are names; two differ or do not.",
     "sentence_id": "Stimuli with the same value stay together in every split.",
+    "run": "The run, scan or list in which the stimulus came; a fold has whole runs.",
+    "session": "The session, day or visit; the numbers of its runs are its own.",
+    "block": "Neighbours of one run that stay together in every split and are drawn together.",
+    "order": "When the stimulus came, a number or a time stamp: neighbours stay together.",
+    "split": "The fold that tests a stimulus, or train and test; it is taken as given.",
     "item": "What recurs from sentence to sentence, where that is not the word; intervals speak of "
     "other items too.",
-    "unit": "What recurs too, such as the document, the speaker or the run: no feature, but what "
+    "unit": "What recurs too, such as the document, the speaker or the scene: no feature, but what "
     "labels without meaning would explain may follow it.",
     "word": "The word that word_index counts to, to check it. Where no column is the sentence, "
     "sentences are put together from the words of each sentence_id.",
@@ -65,6 +81,16 @@ _NAME = re.compile(r"\S+|.*\.\w{2,4}")
 # A column of fewer different values is not guessed to be the sentence.
 _FEW = 5
 _GROUPS = ("sentence_id", "group", "item_id", "sentence_number")
+# Columns of these names say when a stimulus came, or in which fold it is.
+_PRESENTED = {
+    "run": ("run", "run_id", "run_number"),
+    "session": ("session", "session_id", "session_number"),
+    "block": ("block", "block_id", "block_number"),
+    "order": ("onset", "trial", "trial_number", "trial_index", "presentation_order"),
+    "split": ("split",),
+}
+# The columns in which they stand in the stimulus CSV.
+_COLUMNS = {"run": RUN, "session": SESSION, "block": BLOCK, "order": ORDER, "split": SPLIT}
 
 # A small stimulus CSV to begin with: words, both kinds of features, and empty cells.
 TEMPLATE = (Path(__file__).parent / "sets" / "template.csv").read_bytes()
@@ -85,6 +111,7 @@ def guess_roles(table: Table) -> dict[str, str]:
         longest = max(words, key=lambda name: words[name], default=None)
         sentence = longest if longest is not None and words[longest] >= 2 else None
     special: dict[str | None, str] = {_first(names, _GROUPS): "sentence_id", ITEM: "item"}
+    special |= _presented_roles(table)
     if sentence and _first([sentence], _NAMES):
         # Names, where most cells are single words, or paths of files.
         cells = [cell.strip() for cell in frame[sentence] if cell]
@@ -111,6 +138,28 @@ def guess_roles(table: Table) -> dict[str, str]:
     if inside and index != word:
         special[word] = "word"
     return _with_features(table, special)
+
+
+def _presented_roles(table: Table) -> dict[str | None, str]:
+    """Roles of the columns whose names say when a stimulus came, where their cells can be that."""
+    names, roles = [str(column) for column in table.frame.columns], dict[str | None, str]()
+    for role, known in _PRESENTED.items():
+        column = _first(names, (*known, _COLUMNS[role]))
+        if column is None:
+            continue
+        cells = [(cell or "").strip() for cell in texts(table.frame[column])]
+        if role == "order":
+            fits = all(map(NUMBER.fullmatch, cells)) and _ascends(cells)
+        else:
+            fits = all(cells) and 1 < len(set(cells)) < len(cells)
+        if fits:
+            roles[column] = role
+    return roles
+
+
+def _ascends(cells: Sequence[str]) -> bool:
+    """Whether numbers grow from row to row, but for where another run begins."""
+    return bool(np.mean(np.diff(np.array(cells, dtype=np.float64)) > 0) > 0.9)
 
 
 def _with_features(table: Table, special: Mapping[str | None, str]) -> dict[str, str]:
@@ -207,6 +256,9 @@ def apply_roles(
             cells = table.values(column)
         elif role == "unit":
             column = column if column.startswith(UNIT) else UNIT + column.lstrip("_")
+        elif role in _COLUMNS:
+            cells = presented_cells(cells, column, role)
+            column = _COLUMNS[role]
         elif role in ("ignore", *SPAN):
             column = carried_name(column, list(column_roles))
         if role == "sentence":
@@ -214,6 +266,8 @@ def apply_roles(
         columns[role if role in (*CARRIED, "stimulus") else column] = cells
     ordered, nominal = (having(column_roles, kind) for kind in FEATURES)
     stimuli = from_cells(list(columns), list(columns.values()), table.name, ordered, nominal)
+    if BLOCK not in columns and {RUN, SESSION, ORDER} & set(columns):
+        stimuli = with_blocks(stimuli)
     read_as = replace(table.read_as, found=tuple(missing))
     all_doubts = [*about_words, *_doubts(column_roles, requested, replace(table, read_as=read_as))]
     doubtful = (doubt.sentence for doubt in all_doubts)
@@ -319,6 +373,11 @@ def _notes(
         "stimulus": "is the stimulus, which is no text",
         "word_index": "says which word is the stimulus",
         "sentence_id": "keeps stimuli together",
+        "run": "is the run",
+        "session": "is the session",
+        "block": "is the block",
+        "order": "is the order of presentation",
+        "split": "gives the folds",
     }.items():
         parts += [
             f"{short(c)} {what}" for c in having(column_roles, role) if c not in (role, *requested)

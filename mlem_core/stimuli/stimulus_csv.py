@@ -32,7 +32,7 @@ from mlem_core.stimuli.columns import (
     typed_column,
 )
 from mlem_core.stimuli.reading.content import Columns, ReadAs, Source, content, decode, parse
-from mlem_core.stimuli.stimulus_set import ITEM, Feature, StimulusSet
+from mlem_core.stimuli.stimulus_set import ITEM, ORDER, Feature, StimulusSet, group_codes
 from mlem_core.stimuli.word_numbers import other_words, word_places
 
 CARRIED = ("sentence", "word_index", "word", "sentence_id", ITEM)
@@ -162,6 +162,8 @@ def from_cells(
     }
     if word_index is not None:
         columns["word_index"] = pd.Series(word_index)
+    if ORDER in texts:
+        columns[ORDER] = typed_column(ORDER, texts[ORDER], "ordered")
     without = np.logical_and.reduce([columns[column].isna() for column in names])
     if without.any():
         raise InputError(
@@ -179,8 +181,7 @@ def from_cells(
             )
     table = pd.DataFrame(columns)
     features = tuple(Feature(column, kind) for column, kind in kinds.items())
-    ids = np.array(texts.get("sentence_id", sentences), dtype=object)
-    return StimulusSet(name, table, features, word_index, pd.factorize(ids)[0].astype(np.int64))
+    return StimulusSet(name, table, features, word_index, group_codes(table))
 
 
 def _check_header(header: list[str], name: str) -> None:

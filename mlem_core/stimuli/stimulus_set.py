@@ -34,6 +34,10 @@ ITEM = "item"
 NO_WORD = "(none)"
 # Columns whose names begin so say what else recurs, such as the document: they are no features.
 UNIT = "_unit_"
+# Of these, those that say when stimuli were presented: what is near in time stays together.
+SESSION, RUN, BLOCK = PRESENTED = (f"{UNIT}session", f"{UNIT}run", f"{UNIT}block")
+# When a stimulus was presented, and the fold that a table gives it.
+ORDER, SPLIT = "_presented_at", "_given_fold"
 _INSIDE = re.compile(r"\w")
 _RECENT = 256  # sentences whose words are kept: rows of one sentence mostly stand together
 
@@ -89,7 +93,8 @@ class StimulusSet:
         are numbers, everything else is str; missing is NaN
     features : in column order
     word_index : (n_stimuli,) int64, or None for a sentence-level set
-    groups : (n_stimuli,) int64, codes 0.. of `sentence_id`, without that column of `sentence`
+    groups : (n_stimuli,) int64, codes 0.. of blocks or runs, see `mlem_core.stimuli.presentation`;
+        without them of `sentence_id`, without that column of `sentence`
     notes : sentences about how they were read, where that is not as the contract has it
     doubts : those of the notes that a choice settles
     rdms : of each feature that is given by its distances
@@ -264,9 +269,36 @@ class StimulusSet:
         table = self.table.assign(**{name: column.to_numpy()})
         return replace(self, table=table, features=(*self.features, Feature(name, kind)))
 
+    def with_groups(self, column: str, cells: Sequence[str]) -> StimulusSet:
+        """Stimulus set with another column of `PRESENTED`: cells (n_stimuli,)."""
+        table = self.table.assign(**{column: pd.Series(cells, dtype=object)})
+        return replace(self, table=table, groups=group_codes(table))
+
+
+def sentence_ids(table: pd.DataFrame) -> IntArray:
+    """(n_stimuli,) codes 0.. of `sentence_id`, without that column of the sentence or stimulus."""
+    names = ("sentence_id", "sentence", "stimulus")
+    column = next(name for name in names if name in table)
+    return pd.factorize(table[column].to_numpy(dtype=object))[0].astype(np.int64)
+
+
+def group_codes(table: pd.DataFrame) -> IntArray:
+    """(n_stimuli,) codes 0.. of what stays together in folds and is drawn together.
+
+    Blocks of a run of a session, as far as a table has these; else sentences.
+    """
+    names = [name for name in PRESENTED if name in table]
+    if not names:
+        return sentence_ids(table)
+    return np.asarray(table.groupby(names, sort=False, dropna=False).ngroup(), dtype=np.int64)
+
 
 def group_name(stimuli: StimulusSet) -> str:
-    """The name of what stays together: "sentence"; "stimulus" or "group" of what is no text."""
+    """The name of what stays together: "block", "run" or "session"; else "sentence"; "stimulus"
+    or "group" of what is no text."""
+    presented = [name for name in PRESENTED if name in stimuli.table]
+    if presented:
+        return presented[-1].removeprefix(UNIT)
     if stimuli.level != "stimulus":
         return "sentence"
     return "stimulus" if len(np.unique(stimuli.groups)) == len(stimuli) else "group"

@@ -1,0 +1,113 @@
+"""Presentation of stimuli in time: sessions, runs and blocks, and the order in them.
+
+What is near in time is alike, whatever the stimuli are: signals drift, and so does attention.
+Neighbours are then no independent observations. So folds are whole runs or blocks of neighbours,
+blocks are left out for intervals, and chance moves whole blocks or shifts labels within a run.
+
+The table says when a stimulus was presented, in columns of these names (`mlem_core.stimuli.roles`
+gives them to a user's columns). Without a column of numbers or time stamps, the order is that of
+the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from mlem_core.base.errors import InputError
+from mlem_core.base.text import short
+from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.stimuli.stimulus_set import (
+    BLOCK,
+    ORDER,
+    RUN,
+    SESSION,
+    StimulusSet,
+    sentence_ids,
+)
+
+# Without blocks in the table, the stimuli of all runs are in about so many.
+BLOCKS = 20
+
+
+def presented_cells(cells: Sequence[str | None], column: str, role: str) -> list[str | None]:
+    """The cells of a column of this module, checked; of the order its numbers, or seconds.
+
+    Raises InputError: an empty cell; an order that is neither a number nor a time stamp.
+    """
+    series = pd.Series([(cell or "").strip() or None for cell in cells], dtype=object)
+    what = "a value in every row"
+    if role == "order":
+        what = "a number or a time stamp in every row"
+        numbers = pd.to_numeric(series, errors="coerce")
+        if numbers.notna().mean() < 0.5:
+            stamps = pd.to_datetime(series, errors="coerce", format="mixed")
+            numbers = (stamps - stamps.min()).dt.total_seconds()
+        texts = numbers.map(repr, na_action="ignore")
+    else:
+        texts = series
+    if texts.isna().any():
+        row = int(texts.isna().argmax())
+        raise InputError(
+            f"row {row + 1} of the column {column!r} has {short(cells[row] or '')}; expected "
+            f"{what}, as its role is {role}."
+        )
+    return list(texts)
+
+
+def presentation_runs(stimuli: StimulusSet) -> IntArray | None:
+    """(n_stimuli,) the run of each stimulus, from 0; None where nothing says when they came."""
+    names = [name for name in (SESSION, RUN) if name in stimuli.table]
+    if names:
+        return np.asarray(stimuli.table.groupby(names, sort=False).ngroup(), dtype=np.int64)
+    if ORDER in stimuli.table or BLOCK in stimuli.table:
+        return np.zeros(len(stimuli), dtype=np.int64)
+    return None
+
+
+def presentation_times(stimuli: StimulusSet) -> FloatArray:
+    """(n_stimuli,) when each stimulus came: as the table says, else the number of its row."""
+    if ORDER in stimuli.table:
+        return stimuli.table[ORDER].to_numpy(dtype=np.float64)
+    return np.arange(len(stimuli), dtype=np.float64)
+
+
+def presentation_order(stimuli: StimulusSet) -> IntArray:
+    """(n_stimuli,) row numbers in the order of presentation, one run after the other."""
+    runs = presentation_runs(stimuli)
+    times = presentation_times(stimuli)
+    return np.lexsort((times, np.zeros(len(stimuli)) if runs is None else runs))
+
+
+def with_blocks(stimuli: StimulusSet, length: int = 0) -> StimulusSet:
+    """Stimuli in blocks of neighbours, which stay together in folds and are drawn together.
+
+    A block is of one run, and the last one of a run takes what is left. Stimuli of one sentence (or
+    `sentence_id`) that stand in one run are of one block.
+
+    Parameters
+    ----------
+    length : stimuli of a block; 0 makes about `BLOCKS` blocks of all runs together
+
+    Raises InputError: blocks of fewer than 2 stimuli, or so long that there are fewer than two.
+    """
+    n = len(stimuli)
+    if length and not 2 <= length <= n // 2:
+        raise InputError(
+            f"found blocks of {length:,} stimuli for {n:,} of them; expected a length from 2 to "
+            f"{n // 2:,}."
+        )
+    length = length or max(1, n // BLOCKS)
+    runs = presentation_runs(stimuli)
+    runs = np.zeros(n, dtype=np.int64) if runs is None else runs
+    order = presentation_order(stimuli)
+    sizes = np.bincount(runs)
+    place = np.empty(n, dtype=np.int64)
+    place[order] = np.arange(n) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    # The first stimulus of a sentence in a run says where all of them are.
+    sentences = pd.Series(place).groupby([runs, sentence_ids(stimuli.table)])
+    place = sentences.transform("min").to_numpy()
+    blocks = np.minimum(place // length, np.maximum(sizes[runs] // length, 1) - 1)
+    return stimuli.with_groups(BLOCK, [f"{number + 1}" for number in blocks])

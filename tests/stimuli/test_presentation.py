@@ -1,0 +1,157 @@
+"""Stimuli in time: roles of their columns, blocks, folds, and labels that are shifted."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from mlem_core.base.errors import InputError
+from mlem_core.stimuli.folds import stimulus_folds
+from mlem_core.stimuli.levels import MOMENT, exchanges, recurring_units
+from mlem_core.stimuli.presentation import presentation_order, presentation_runs, with_blocks
+from mlem_core.stimuli.roles import read_csv
+from mlem_core.stimuli.stimulus_csv import read_written, write_csv
+from mlem_core.stimuli.stimulus_set import group_name
+
+N = 200
+
+
+def table(**columns):
+    """200 stimuli with two features, and columns."""
+    rng = np.random.default_rng(0)
+    topic = np.repeat(rng.permutation(["a", "b", "c", "d"] * 5), 10)
+    names = [f"s{number}.png" for number in range(N)]
+    made = pd.DataFrame({"stimulus": names, "topic": topic, "size": rng.random(N).round(3)})
+    return made.assign(**columns)
+
+
+def read(tmp_path, frame, **choices):
+    frame.to_csv(tmp_path / "s.csv", index=False)
+    return read_csv(tmp_path / "s.csv", **choices)
+
+
+RUNS = np.repeat(["r1", "r2", "r3", "r4"], 50)
+
+
+def test_an_order_makes_blocks_of_neighbours_and_contiguous_folds(tmp_path):
+    rng = np.random.default_rng(1)
+    frame = table(trial=np.arange(N)).iloc[rng.permutation(N)]
+    stimuli = read(tmp_path, frame, roles={"trial": "order"})
+    assert [feature.name for feature in stimuli.features] == ["topic", "size"]
+    assert group_name(stimuli) == "block"
+    in_order = presentation_order(stimuli)
+    assert frame["trial"].to_numpy()[in_order].tolist() == list(range(N))
+    assert pd.factorize(stimuli.groups[in_order])[0].tolist() == (np.arange(N) // 10).tolist()
+    folds = stimulus_folds(stimuli, "sentences", 5, 0)
+    assert folds[in_order].tolist() == np.repeat(np.arange(5), 40).tolist()
+
+
+def test_folds_are_whole_runs_where_there_are_enough(tmp_path):
+    stimuli = read(tmp_path, table(run=RUNS))
+    assert stimulus_folds(stimuli, "sentences", 4, 0).tolist() == np.repeat(range(4), 50).tolist()
+    of_blocks = stimulus_folds(stimuli, "sentences", 5, 0)
+    assert (np.diff(of_blocks) >= 0).all()
+    assert np.bincount(of_blocks).tolist() == [40] * 5
+
+
+def test_runs_of_two_sessions_are_different_runs(tmp_path):
+    sessions = np.repeat(["one", "two"], 100)
+    stimuli = read(tmp_path, table(session=sessions, run=np.tile(np.repeat([1, 2], 50), 2)))
+    assert presentation_runs(stimuli).tolist() == np.repeat(range(4), 50).tolist()
+
+
+def test_time_stamps_are_an_order(tmp_path):
+    times = pd.date_range("2026-01-01 10:00", periods=N, freq="3s")[::-1]
+    stimuli = read(tmp_path, table(when=times.astype(str)), roles={"when": "order"})
+    assert presentation_order(stimuli).tolist() == list(range(N))[::-1]
+
+
+def test_stimuli_in_time_survive_being_written(tmp_path):
+    stimuli = read(tmp_path, table(run=RUNS, onset=np.tile(np.arange(50) * 2.5, 4)))
+    write_csv(stimuli, tmp_path / "written.csv")
+    again = read_written(tmp_path / "written.csv", name=stimuli.name)
+    assert again.digest == stimuli.digest
+    assert again.groups.tolist() == stimuli.groups.tolist()
+
+
+def test_words_of_a_sentence_stay_in_one_block():
+    rows = [
+        (f"the cat {n} sat on a mat", index, "noun" if index in (1, 6) else "other", n * 7 + index)
+        for n in range(30)
+        for index in range(7)
+    ]
+    frame = pd.DataFrame(rows, columns=["sentence", "word_index", "class", "when"])
+    stimuli = read_csv(frame.to_csv(index=False).encode(), name="w", roles={"when": "order"})
+    blocks = pd.Series(stimuli.groups).groupby(frame["sentence"]).nunique()
+    assert blocks.max() == 1
+    assert group_name(stimuli) == "block"
+    assert {"block", "sentence", "place"} <= set(recurring_units(stimuli))
+
+
+@pytest.mark.parametrize(
+    ("column", "cells", "role", "says"),
+    [
+        ("when", ["now"] + [1] * (N - 1), "order", "row 1 of the column 'when' has 'now'"),
+        ("part", [""] + ["x"] * (N - 1), "run", "row 1 of the column 'part' has ''"),
+    ],
+)
+def test_what_is_no_order_or_run_is_refused(tmp_path, column, cells, role, says):
+    with pytest.raises(InputError, match=says):
+        read(tmp_path, table(**{column: cells}), roles={column: role})
+
+
+def test_an_onset_of_letters_is_a_feature(tmp_path):
+    stimuli = read(tmp_path, table(onset=["str", "pl"] * 100))
+    assert "onset" in [feature.name for feature in stimuli.features]
+
+
+def test_given_folds_are_taken(tmp_path):
+    given = np.random.default_rng(0).permutation(np.arange(N) % 4) + 1
+    stimuli = read(tmp_path, table(split=given))
+    assert stimulus_folds(stimuli, "sentences", 5, 0).tolist() == (given - 1).tolist()
+
+
+def test_given_test_stimuli_are_fold_0_and_the_others_are_divided(tmp_path):
+    is_test = np.arange(N) % 3 == 0
+    stimuli = read(tmp_path, table(split=np.where(is_test, "test", "train")))
+    folds = stimulus_folds(stimuli, "sentences", 5, 0)
+    assert ((folds == 0) == is_test).all()
+    assert np.bincount(folds)[1:].min() >= 33
+
+
+def test_given_folds_that_cannot_be_are_refused(tmp_path):
+    two = read(tmp_path, table(split=["a", "b"] * 100))
+    with pytest.raises(InputError, match="at least 3 folds"):
+        stimulus_folds(two, "sentences", 5, 0)
+    torn = read(tmp_path, table(split=np.arange(N) % 4, block=np.arange(N) // 5))
+    with pytest.raises(InputError, match="block of row 1 is in two of the folds"):
+        stimulus_folds(torn, "sentences", 5, 0)
+
+
+def test_labels_are_shifted_inside_runs_by_a_block_at_least(tmp_path):
+    onsets = np.tile(np.arange(50)[::-1], 4)
+    stimuli = read(tmp_path, table(run=RUNS, when=onsets), roles={"when": "order"})
+    ways = exchanges(stimuli, np.arange(N) % 5, "size")
+    way = next(way for way in ways if way.unit == MOMENT)
+    assert way.moved(stimuli.values("size")) == 1
+    assert way.n_labellings(stimuli.values("size")) == pytest.approx(31.0**4)
+    drawn = way.draw(200, np.random.default_rng(0))
+    order = presentation_order(stimuli)
+    for givers in drawn:
+        for run in range(4):
+            rows = order[run * 50 : run * 50 + 50]
+            shift = (np.flatnonzero(rows == givers[rows[0]])[0]) % 50
+            assert givers[rows].tolist() == np.roll(rows, -shift).tolist()
+            assert 10 <= shift <= 40
+
+
+def test_a_feature_of_blocks_is_permuted_over_blocks_too(tmp_path):
+    stimuli = read(tmp_path, table(trial=np.arange(N)))
+    units = [way.unit for way in exchanges(stimuli, np.arange(N) % 5, "topic")]
+    assert units == ["block", MOMENT]
+    assert "stimulus" in [way.unit for way in exchanges(stimuli, np.arange(N) % 5, "size")]
+
+
+def test_blocks_of_a_length(tmp_path):
+    stimuli = with_blocks(read(tmp_path, table()), 30)
+    assert np.bincount(stimuli.groups).tolist() == [30] * 5 + [50]
+    with pytest.raises(InputError, match="from 2 to 100"):
+        with_blocks(stimuli, 101)
