@@ -27,6 +27,7 @@ from mlem_core.pairs.designs import PairDesign, n_pairs
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.stimuli.folds import folds_over, untested_items
+from mlem_core.stimuli.presentation import times_in_lags
 from mlem_core.stimuli.stimulus_set import StimulusSet
 
 
@@ -170,10 +171,11 @@ class Analysis:
     def design(self) -> PairDesign:
         """Design of the pairs of stimuli that were compared."""
         items = untested_items(self.folds, self.stimuli.groups, self.stimuli.items)
+        times = times_in_lags(self.stimuli, self.spec.lag)
         if self.pairs.n_pairs == n_pairs(len(self.stimuli)):
-            return PairDesign.complete(len(self.stimuli), items)
+            return PairDesign.complete(len(self.stimuli), items, times)
         design = PairDesign.from_budget(
-            self.folds, self.spec.pairs or None, self.spec.seed, items=items
+            self.folds, self.spec.pairs or None, self.spec.seed, items=items, times=times
         )
         return design.without(self.pairs.missing)
 

@@ -40,6 +40,7 @@ from mlem_core.pairs.statistics_file import load_statistics, save_statistics
 from mlem_core.pairs.variance_shares import NEARLY_ALL, VarianceShares
 from mlem_core.representations.layers import Representations
 from mlem_core.stimuli.folds import FEWEST_TESTED, untested_items
+from mlem_core.stimuli.presentation import times_in_lags
 from mlem_core.stimuli.stimulus_set import StimulusSet
 from mlem_core.storage.store import EntryKind, InFile, Store
 
@@ -83,9 +84,10 @@ def layer_statistics(
     items = untested_items(folds, stimuli.groups, stimuli.items)
     missing = missing_pairs(spec, sources)
     places = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *missing.values()]))
-    design = PairDesign.from_budget(folds, spec.pairs or None, spec.seed, items=items).without(
-        places
-    )
+    times = times_in_lags(stimuli, spec.lag)
+    design = PairDesign.from_budget(
+        folds, spec.pairs or None, spec.seed, items=items, times=times
+    ).without(places)
     progress = counting(report, "pairs of stimuli", "layers")
     depends_on = {
         "stimuli": stimuli.identity,
@@ -97,7 +99,7 @@ def layer_statistics(
     }
     digest = store.key(STATISTICS.name, STATISTICS.version, **depends_on)
     first = None if stimuli.word_index is None else stimuli.word_index == 0
-    passes = LayerPasses(digest, columns, folds, items, places, first, spec, store.root)
+    passes = LayerPasses(digest, columns, folds, items, times, places, first, spec, store.root)
     backend = backend_in_use()
 
     def make() -> AnalysisStatistics:
@@ -106,6 +108,8 @@ def layer_statistics(
         compared = passes.compared(design)
         if missing:
             _check_tested(compared, missing)
+        if times is not None:
+            _check_lag(compared, spec.lag)
         check_memory(
             8 * sum(test.n_sums for test in compared.tests) * len(sources),
             f"the test pairs of {len(sources)} layers",
@@ -130,6 +134,12 @@ def layer_statistics(
             )
             pairs = replace(statistics.pairs, missing=places)
             statistics = statistics._replace(pairs=pairs, notes=[note, *statistics.notes])
+        if times is not None:
+            note = (
+                f"Stimuli that came closer to each other than {spec.lag} are no pair: "
+                f"{int(design.are_near(*design.pairs()).sum()):,} of {design.n_pairs:,}."
+            )
+            statistics = statistics._replace(notes=[note, *statistics.notes])
         give_back_memory()
         return statistics
 
@@ -163,6 +173,16 @@ def _check_tested(compared: ComparedPairs, missing: Mapping[Layer, IntArray]) ->
             f"have a distance in every layer; each fold needs at least {FEWEST_TESTED}, so leave "
             f"out layers or stimuli ({NAMES.layer_title(most)} lacks "
             f"{many(len(missing[most]), 'pair')})."
+        )
+
+
+def _check_lag(compared: ComparedPairs, lag: str) -> None:
+    """Raise InputError where a lag leaves too few pairs to test a fold."""
+    counts = [len(test.first) for test in compared.tests]
+    if min(counts) < FEWEST_TESTED:
+        raise InputError(
+            f"the lag {lag} leaves fold {np.argmin(counts)} with {many(min(counts), 'pair')}; each "
+            f"fold needs at least {FEWEST_TESTED}, so choose a shorter lag or fewer folds."
         )
 
 
@@ -246,6 +266,7 @@ class LayerPasses:
     columns: Sequence[FeatureColumn] = field(compare=False)
     folds: IntArray = field(compare=False)
     items: IntArray | None = field(compare=False)
+    times: FloatArray | None = field(compare=False)
     missing: IntArray = field(compare=False)
     first: NDArray[np.bool_] | None = field(compare=False)
     spec: AnalysisSpec = field(compare=False)

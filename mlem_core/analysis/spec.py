@@ -21,6 +21,7 @@ from mlem_core.pairs.columns import AUTO, MISSING, NONE
 from mlem_core.pairs.designs import BUDGET
 from mlem_core.pairs.distances import DISTANCES, PRECOMPUTED, SQUARED, metrics
 from mlem_core.stimuli.folds import FEWEST_FOLDS, FOLDS_OVER
+from mlem_core.stimuli.presentation import parse_lag
 
 # The choices that hold where no other is made, by whose they are.
 AS_IN: dict[str, dict[str, Any]] = {
@@ -118,6 +119,15 @@ class AnalysisChoices(ModelSource, StimulusSource):
         noun="choice of folds",
         choices=lambda: FOLDS_OVER,
     )
+    lag: str = option(
+        "",
+        "Lag",
+        "Two stimuli of one run that came closer to each other than this are no pair: not for a "
+        "fit, nor for a test. A number counts stimuli, such as 10; with s, ms or min it is time by "
+        "the column whose role is order, such as 8s.",
+        metavar="N|8s",
+        parse=parse_lag,
+    )
     seed: int = option(
         0,
         "Seed",
@@ -182,7 +192,8 @@ class AnalysisChoices(ModelSource, StimulusSource):
         # Named where they are so, as what was kept before has no such entries.
         squared = {"already_squared": True} if self.already_squared else {}
         untested = {"untested": "pairs of one item"} if self.folds_over != "sentences" else {}
-        return {name: getattr(self, name) for name in names} | squared | untested
+        near = {"lag": self.lag} if self.lag else {}
+        return {name: getattr(self, name) for name in names} | squared | untested | near
 
     def neural_distance(self, model: str) -> str:
         """The neural distance in the layers of a model or file: "precomputed" if it gives them."""
@@ -196,6 +207,7 @@ class AnalysisChoices(ModelSource, StimulusSource):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "lag", parse_lag(str(self.lag)))
         for name, value in AS_IN.get(self.as_in, {}).items():
             if getattr(self, name) == getattr(AnalysisSpec, name):
                 object.__setattr__(self, name, value)

@@ -104,6 +104,10 @@ class TrainingPairs:
         if design.n_pairs > MOST_GROUPED:
             places = np.unique(rng.integers(0, design.n_pairs, SAMPLED))
         first, second = design.ends(np.arange(design.n_pairs) if places is None else places)
+        near = design.are_near(first, second)
+        if near.any():
+            places = np.flatnonzero(~near) if places is None else places[~near]
+            first, second = first[~near], second[~near]
         groups = group_pairs(columns, np.arange(len(folds)), first, second)
         if groups is not None:
             group, representative = groups.group, groups.representative

@@ -210,7 +210,7 @@ class PermutedImportances:
 def _design(pairs: LayerPairs) -> PairDesign:
     """All pairs of the stimuli, with those that test no fold."""
     items = untested_items(pairs.folds, pairs.groups, pairs.items)
-    return PairDesign.complete(len(pairs.folds), items)
+    return PairDesign.complete(len(pairs.folds), items, pairs.times)
 
 
 def _solve(
@@ -238,7 +238,8 @@ def permuted_pairs(pairs: LayerPairs, layer: int, labels: IntArray) -> LayerPair
     """The pairs of one layer under permuted labels, a permutation in a layer's place.
 
     Labels change places with others of the same folds, so that it is the distances that do, between
-    stimuli whose features, and so the columns of their pairs, stay.
+    stimuli whose features, and so the columns of their pairs, stay. When a stimulus came goes with
+    its distances: with a lag there can be one permutation only.
 
     Parameters
     ----------
@@ -248,10 +249,11 @@ def permuted_pairs(pairs: LayerPairs, layer: int, labels: IntArray) -> LayerPair
     """
     n = len(pairs.folds)
     first, second = np.triu_indices(n, 1)
-    squared = []
+    squared, times = [], pairs.times
     for row in labels:
         place = np.empty(n, dtype=np.int64)
         place[row] = np.arange(n)
+        times = None if pairs.times is None else pairs.times[place]
         squared.append(pairs.squared[layer][pair_places(place[first], place[second], n)])
     return LayerPairs.from_distances(
         [(pairs.layers[layer][0], number) for number in range(len(labels))],
@@ -261,6 +263,7 @@ def permuted_pairs(pairs: LayerPairs, layer: int, labels: IntArray) -> LayerPair
         pairs.groups,
         pairs.items,
         untested_items=_design(pairs).items,
+        times=times,
     )
 
 
@@ -292,8 +295,9 @@ def score_above_chance(
     total, rows = len(pairs.layers) * n_permutations, []
     for layer, (name, number) in enumerate(pairs.layers):
         chance: list[float] = []
-        for start in range(0, n_permutations, AT_ONCE):
-            permuted = permuted_pairs(pairs, layer, labels[start : start + AT_ONCE])
+        step = AT_ONCE if pairs.times is None else 1
+        for start in range(0, n_permutations, step):
+            permuted = permuted_pairs(pairs, layer, labels[start : start + step])
             chance += _fits(model, permuted).rho.mean(axis=1).tolist()
             if progress is not None:
                 progress(layer * n_permutations + len(chance), total)

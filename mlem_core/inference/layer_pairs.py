@@ -40,6 +40,7 @@ class LayerPairs:
     groups, folds : (n_stimuli,) sentence and fold of each stimulus, see `mlem_core.stimuli.folds`
     items : (n_stimuli,) word, or other item, of each stimulus; None where none recurs
     rows : (n_stimuli,) which stimuli of the analysis these are; None: all
+    times : (n_stimuli,) when each came, in lags, see `mlem_core.pairs.designs.PairDesign`
     """
 
     layers: tuple[Layer, ...]
@@ -50,6 +51,7 @@ class LayerPairs:
     folds: IntArray
     items: IntArray | None = None
     rows: IntArray | None = None
+    times: FloatArray | None = None
 
     @classmethod
     def from_analysis(
@@ -81,13 +83,12 @@ class LayerPairs:
         stimuli, statistics = analysis.stimuli, None
         is_small = most_stimuli is None or len(stimuli) <= most_stimuli
         if analysis.design.is_complete and is_small:
-            rows, items = np.arange(len(stimuli)), analysis.design.items
+            rows = np.arange(len(stimuli))
             statistics = analysis.compute_pairs(selection)
         else:
             rows = sampled_rows(analysis, most_stimuli or PERMUTED)
             columns = columns.select_stimuli(rows)
-            items = None if analysis.design.items is None else analysis.design.items[rows]
-        every = len(rows) == len(stimuli)
+        every, design = len(rows) == len(stimuli), analysis.design
 
         def distances(layer: Layer) -> FloatArray:
             source = get_representations(analysis, layer[0], store)
@@ -102,7 +103,8 @@ class LayerPairs:
             analysis.folds[rows],
             np.unique(stimuli.groups[rows], return_inverse=True)[1].astype(np.int64),
             None if stimuli.items is None else stimuli.items[rows],
-            untested_items=items,
+            untested_items=None if design.items is None else design.items[rows],
+            times=None if design.times is None else design.times[rows],
             rows=None if every else rows,
             statistics=statistics,
         )
@@ -118,6 +120,7 @@ class LayerPairs:
         items: IntArray | None = None,
         *,
         untested_items: IntArray | None = None,
+        times: FloatArray | None = None,
         rows: IntArray | None = None,
         statistics: PairStatistics | None = None,
     ) -> LayerPairs:
@@ -134,7 +137,7 @@ class LayerPairs:
         """
         doubled = map_on_all_cores(pair_ranks, squared)
         if statistics is None:
-            design = PairDesign.complete(len(folds), untested_items)
+            design = PairDesign.complete(len(folds), untested_items, times)
             compared = ComparedPairs.from_columns(columns, folds, design)
             ranks = PairRanks(len(layers), design.n_pairs)
             for position, of_layer in enumerate(doubled):
@@ -144,7 +147,15 @@ class LayerPairs:
             products = compared.rank_products(ranks, range(len(layers)))
             statistics = compared.together(of_layers, products)
         return cls(
-            tuple(layers), statistics, tuple(doubled), tuple(squared), groups, folds, items, rows
+            tuple(layers),
+            statistics,
+            tuple(doubled),
+            tuple(squared),
+            groups,
+            folds,
+            items,
+            rows,
+            times,
         )
 
     def select_stimuli(self, whole: StimulusSet) -> StimulusSet:

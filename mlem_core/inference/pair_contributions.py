@@ -52,9 +52,11 @@ def pair_terms(moments: PairMoments, ranks: Sequence[NDArray[np.uint32]], term: 
     equations = fold_equations(moments)
     scale = rank_scale(equations)[0, 1]
     all_pairs, n = PairDesign.complete(moments.n_stimuli), moments.n_stimuli
-    explained, untested = np.zeros(all_pairs.n_pairs), np.empty(0, dtype=np.int64)
-    if moments.untested is not None:
-        untested = pair_places(moments.untested.first, moments.untested.second, n)
+    explained, blocks = np.zeros(all_pairs.n_pairs), np.ones(moments.n_blocks, dtype=bool)
+    # In no sum at all, and in none of a fold.
+    near, untested = (
+        pair_places(*moments.left_out_among(blocks, fold)[:2], n) for fold in (None, 0)
+    )
     for fold, of_fold in enumerate(equations):
         # In condensed order, the pairs that test the fold.
         places = np.setdiff1d(pairs_among(np.flatnonzero(moments.folds == fold), n), untested)
@@ -74,11 +76,13 @@ def pair_terms(moments: PairMoments, ranks: Sequence[NDArray[np.uint32]], term: 
             explained[places] += scale / 4 * doubled * predictions[other]
     if term != UNEXPLAINED:
         return explained
-    squares = np.diag(moments.rank_covariances(np.ones(moments.n_blocks, dtype=bool)))
+    squares = np.diag(moments.rank_covariances(blocks))
     if not squares.all():
         return -explained
     in_one, in_other = (doubled.astype(np.float64) - (len(explained) + 1) for doubled in ranks)
-    return in_one * in_other / (4 * np.sqrt(squares.prod())) - explained
+    products = in_one * in_other / (4 * np.sqrt(squares.prod()))
+    products[near] = 0.0
+    return products - explained
 
 
 def contributing_pairs(

@@ -23,7 +23,7 @@ from mlem_core.pairs.columns import FeatureColumn
 from mlem_core.pairs.moment_sums import Target
 from mlem_core.pairs.moments import PairMoments, SetMoments
 from mlem_core.pairs.pair_columns import PairColumns
-from mlem_core.pairs.permuted_moments import ColumnSums, PermutedFeature
+from mlem_core.pairs.permuted_moments import PermutedFeature, SumsOfPairs
 
 # Numbers of the products of columns that are in memory together.
 CHUNK = 2**20
@@ -101,14 +101,21 @@ class PermutedContributions:
         sums = permuted.target_sums(np.stack(sets), self.ranks)
         terms = np.zeros((len(givers), moments.n_layers, moments.n_layers))
         beside = [self._other_sets(fold, features) for fold in folds]
+        left_out = [moments.left_out_among(sets[fold]) for fold in folds]
+        left_out += [moments.left_out_among(sets[moments.n_folds + fold], fold) for fold in folds]
         step = max(1, CHUNK // (len(permuted.numbers) * len(self.columns)))
         for start in range(0, len(givers), step):
             some = slice(start, start + step)
-            of_columns = list(sums.select_columns(some))
+            of_columns = [each.sums() for each in sums.select_columns(some)]
+            for number, (first, second, targets, _) in enumerate(left_out):
+                if len(first):
+                    ranks = targets[moments.n_layers :]
+                    pairs = permuted.sums_of_pairs(some, first, second, ranks)
+                    of_columns[number] = of_columns[number].without(pairs)
             for fold in folds:
-                outside = _regular(self.outside[fold], of_columns[fold])
-                of_tested = of_columns[moments.n_folds + fold]
-                inside = _inside(moments, fold, of_tested, self.inside[fold].rank_means)
+                outside = _regular(self.outside[fold], permuted, of_columns[fold])
+                of_tested, means = of_columns[moments.n_folds + fold], self.inside[fold].rank_means
+                inside = _centred(of_tested.columns, of_tested.with_targets, means)
                 for subset in beside[fold]:
                     added = _added(permuted, subset, *outside, inside)
                     terms[some] += added / len(beside[fold])
@@ -124,7 +131,9 @@ class PermutedContributions:
         return [others] if self.beyond_all else [empty, others]
 
 
-def _regular(moments: SetMoments, sums: ColumnSums) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _regular(
+    moments: SetMoments, permuted: PermutedFeature, sums: SumsOfPairs
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Equations of the columns of permuted features, as those of `FoldEquations`.
 
     From sums over the pairs outside a fold; `moments` are those of the true values.
@@ -134,28 +143,14 @@ def _regular(moments: SetMoments, sums: ColumnSums) -> tuple[FloatArray, FloatAr
     gram (n_permutations, n_columns, n_columns); products with the other columns (n_permutations,
     n_columns, n_others), and with the ranks (n_permutations, n_columns, n_layers)
     """
-    columns, gram, with_others = sums.columns(), sums.gram(), sums.with_others()
+    columns, gram, with_others = sums.columns, sums.gram, sums.with_others
     gram -= columns[:, :, None] / max(sums.n_pairs, 1.0) * columns[:, None]
     diagonal = np.einsum("poo->po", gram)
     constant = ~(diagonal > 0)
     diagonal += np.where(constant, 1.0, STABLE * diagonal)
-    with_others -= columns[:, :, None] * moments.means[sums.permuted.others.numbers]
-    centred = _centred(columns, sums.of_pairs.with_targets, moments.rank_means)
+    with_others -= columns[:, :, None] * moments.means[permuted.others.numbers]
+    centred = _centred(columns, sums.with_targets, moments.rank_means)
     return gram, with_others, np.where(constant[:, :, None], 0.0, centred)
-
-
-def _inside(
-    moments: PairMoments, fold: int, sums: ColumnSums, rank_means: FloatArray
-) -> FloatArray:
-    """(n_permutations, n_columns, n_layers) centred products over the pairs that test a fold."""
-    columns, with_ranks = sums.columns(), sums.of_pairs.with_targets
-    if moments.untested is not None:
-        permuted = replace(sums.permuted, givers=sums.permuted.givers[sums.some])
-        inside = moments.folds[moments.untested.first] == fold
-        first, second = moments.untested.first[inside], moments.untested.second[inside]
-        of_pairs = permuted.sums_of_pairs(first, second, moments.untested.ranks[:, inside])
-        columns, with_ranks = columns - of_pairs[0], with_ranks - of_pairs[1]
-    return _centred(columns, with_ranks, rank_means)
 
 
 def _centred(columns: FloatArray, with_ranks: FloatArray, rank_means: FloatArray) -> FloatArray:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.typing import IntArray
+from mlem_core.base.typing import FloatArray, IntArray
 
 # Pairs beyond which a design takes the place of all pairs, where nothing else is asked.
 BUDGET = 50_000_000
@@ -30,6 +30,8 @@ RESAMPLED = 8_000_000
 DESIGNS = 8
 # With fewer pairs a stimulus, some pair of folds would have none in some design.
 FEWEST_A_STIMULUS = 8
+# Lags that two stimuli are apart at least; what is less than 1 by rounding is 1.
+NEAR = 1.0 - 1e-9
 
 
 def n_pairs(n_stimuli: int) -> int:
@@ -82,6 +84,8 @@ class PairDesign:
     parts : (n_designs + 1,) the row where each of the independent designs begins
     items : (n_stimuli,) item of each stimulus, two of one being compared but testing no fold, see
         `mlem_core.stimuli.folds.untested_items`; None where all pairs inside a fold test it
+    times : (n_stimuli,) when each stimulus came, in lags: two that are less than 1 apart are in no
+        sum over pairs, but keep their place; None where all pairs count
     """
 
     n_stimuli: int
@@ -90,14 +94,17 @@ class PairDesign:
     partner: NDArray[np.int32]
     parts: IntArray
     items: IntArray | None = None
+    times: FloatArray | None = None
 
     @classmethod
-    def complete(cls, n_stimuli: int, items: IntArray | None = None) -> PairDesign:
+    def complete(
+        cls, n_stimuli: int, items: IntArray | None = None, times: FloatArray | None = None
+    ) -> PairDesign:
         """All pairs of the stimuli."""
         starts = np.concatenate(([0], np.cumsum(np.arange(n_stimuli - 1, -1, -1))))
         stimulus, partner = np.arange(n_stimuli, dtype=np.int32), np.empty(0, dtype=np.int32)
         parts = np.array([0, n_stimuli])
-        return cls(n_stimuli, stimulus, starts.astype(np.int64), partner, parts, items)
+        return cls(n_stimuli, stimulus, starts.astype(np.int64), partner, parts, items, times)
 
     @classmethod
     def from_budget(
@@ -107,6 +114,7 @@ class PairDesign:
         seed: int = 0,
         designs: int = DESIGNS,
         items: IntArray | None = None,
+        times: FloatArray | None = None,
     ) -> PairDesign:
         """All pairs where they are within the budget (None: without limit), else some of them.
 
@@ -114,13 +122,13 @@ class PairDesign:
         ----------
         folds : (n_stimuli,) the fold that tests each stimulus, see `mlem_core.stimuli.folds`
         designs : how many independent ones
-        items : see the class
+        items, times : see the class
 
         Raises InputError: a budget of fewer than `FEWEST_A_STIMULUS` pairs a stimulus.
         """
         n = len(folds)
         if budget is None or n_pairs(n) <= budget:
-            return cls.complete(n, items)
+            return cls.complete(n, items, times)
         if budget < FEWEST_A_STIMULUS * n:
             raise InputError(
                 f"found a budget of {budget:,} pairs for {n:,} stimuli; each stimulus needs to be "
@@ -136,7 +144,7 @@ class PairDesign:
         sizes = [np.full(len(partner), partner.shape[1]) for partner in partners]
         starts = np.concatenate(([0], np.cumsum(np.concatenate(sizes))))
         partner = np.concatenate([partner.ravel() for partner in partners])
-        return cls(n, np.concatenate(rows), starts, partner, np.array(parts), items)
+        return cls(n, np.concatenate(rows), starts, partner, np.array(parts), items, times)
 
     @property
     def is_complete(self) -> bool:
@@ -186,7 +194,20 @@ class PairDesign:
             self.partner[starts[0] : starts[-1]],
             self.parts[start : stop + 1] - first,
             self.items,
+            self.times,
         )
+
+    def are_near(self, first: IntArray, second: IntArray) -> NDArray[np.bool_]:
+        """(n_pairs,) whether two stimuli came closer to each other than the lag."""
+        if self.times is None:
+            return np.zeros(len(first), dtype=bool)
+        return np.asarray(np.abs(self.times[first] - self.times[second]) < NEAR)
+
+    def may_test(self, first: IntArray, second: IntArray) -> NDArray[np.bool_]:
+        """(n_pairs,) whether the pairs of two stimuli of one fold test it."""
+        if self.items is None:
+            return ~self.are_near(first, second)
+        return (self.items[first] != self.items[second]) & ~self.are_near(first, second)
 
     def without(self, missing: IntArray) -> PairDesign:
         """The pairs but for those at some places of all pairs."""
@@ -205,15 +226,15 @@ class PairDesign:
         n = len(stimuli)
         if self.is_complete:
             complete = PairDesign.complete(n)
-            if self.items is None:
+            if self.items is None and self.times is None:
                 return pairs_among(stimuli, self.n_stimuli), complete
             first, second = complete.pairs()
-            tests = self.items[stimuli[first]] != self.items[stimuli[second]]
+            tests = self.may_test(stimuli[first], stimuli[second])
             first, second = first[tests], second[tests]
             starts = np.searchsorted(first, np.arange(n + 1))
             places = pair_places(stimuli[first], stimuli[second], self.n_stimuli)
-            second = second.astype(np.int32)
-            return places, PairDesign(n, complete.stimulus, starts, second, complete.parts)
+            partner = second.astype(np.int32)
+            return places, PairDesign(n, complete.stimulus, starts, partner, complete.parts)
         number = np.full(self.n_stimuli, -1, dtype=np.int32)
         number[stimuli] = np.arange(n, dtype=np.int32)
         rows = np.flatnonzero(number[self.stimulus] >= 0)
@@ -223,8 +244,8 @@ class PairDesign:
         places = np.arange(sizes.sum()) + np.repeat(self.starts[rows] - before, sizes)
         partner = self.partner[places]
         tests = number[partner] >= 0
-        if self.items is not None:
-            tests &= self.items[partner] != np.repeat(self.items[self.stimulus[rows]], sizes)
+        if self.items is not None or self.times is not None:
+            tests &= self.may_test(np.repeat(self.stimulus[rows], sizes), partner)
         places, partner = places[tests], number[partner[tests]]
         starts = np.append(np.searchsorted(places, self.starts[rows]), len(places))
         parts = np.searchsorted(rows, self.parts)

@@ -88,7 +88,7 @@ class PairMoments:
         that are no sums of products with each matrix
     rank_products : (n_blocks, n_blocks, n_layers, n_layers) of the ranks of every two layers
     low, high : (n_layers, n_blocks, n_blocks) smallest and largest squared distance
-    untested : pairs that do not test the fold that they are in
+    untested : pairs that are in sums by blocks, but count in no fit or in no test
     compared : sums over the compared pairs, where these are not all pairs
     """
 
@@ -102,7 +102,7 @@ class PairMoments:
     rank_products: FloatArray
     low: FloatArray
     high: FloatArray
-    untested: Untested | None = None
+    untested: LeftOutPairs | None = None
     compared: DesignSums | None = None
 
     @property
@@ -157,6 +157,20 @@ class PairMoments:
         """(n_blocks,) the blocks whose stimuli a fold tests."""
         return np.asarray(self._folds_of_blocks == fold)
 
+    def left_out_among(self, blocks: NDArray[np.bool_], fold: int | None = None) -> LeftOutPairs:
+        """The pairs inside some blocks (n_blocks,) that do not count; with a fold, as its tests."""
+        pairs = self.untested
+        if pairs is None:
+            none = np.empty(0, dtype=np.int64)
+            return LeftOutPairs(none, none, np.empty((2 * self.n_layers, 0)), none.astype(bool))
+        inside = blocks[self.block]
+        some = inside[pairs.first] & inside[pairs.second]
+        if fold is None:
+            some &= pairs.near
+        return LeftOutPairs(
+            pairs.first[some], pairs.second[some], pairs.targets[:, some], pairs.near[some]
+        )
+
     def within(self, blocks: NDArray[np.bool_]) -> SetMoments:
         """Moments over the pairs inside some of the blocks (n_blocks,)."""
         return self._moments(blocks, None)
@@ -186,14 +200,12 @@ class PairMoments:
             gram[np.ix_(product_columns, pairwise)] = crossed[:D, product_columns].T
             crossed[D:, pairwise] = both[:, D:].T
         n_pairs, with_targets = float(self._sum_pairs(self.counts, places)), crossed[D:]
-        if fold is not None and self.untested is not None:
-            inside = self.folds[self.untested.first] == fold
-            ranks = self.untested.ranks[:, inside]
-            z = columns.pair_values(self.untested.first[inside], self.untested.second[inside])
+        first, second, targets, _ = self.left_out_among(blocks, fold)
+        if len(first):
+            z = columns.pair_values(first, second)
             n_pairs, totals, gram = n_pairs - len(z), totals - z.sum(axis=0), gram - z.T @ z
-            # Squared distances are fitted, not tested: those of these pairs are not kept.
-            with_targets[L:] -= ranks @ z
-            sums[D + L :] -= ranks.sum(axis=1)
+            with_targets -= targets @ z
+            sums[D:] -= targets.sum(axis=1)
         n_pairs = max(n_pairs, 1.0)
         means, target_means = totals / n_pairs, sums[D:] / n_pairs
         with_targets -= np.outer(target_means, totals)
@@ -240,10 +252,9 @@ class PairMoments:
         products = self._sum_pairs(np.moveaxis(self.rank_products, (2, 3), (0, 1)), places)
         totals = self._sum_pairs(self.sums, places)[self.n_pairwise + self.n_layers :]
         n_pairs = float(self._sum_pairs(self.counts, places))
-        if fold is not None and self.untested is not None:
-            ranks = self.untested.ranks[:, self.folds[self.untested.first] == fold]
-            products, totals = products - ranks @ ranks.T, totals - ranks.sum(axis=1)
-            n_pairs -= ranks.shape[1]
+        ranks = self.left_out_among(blocks, fold).targets[self.n_layers :]
+        products, totals = products - ranks @ ranks.T, totals - ranks.sum(axis=1)
+        n_pairs -= ranks.shape[1]
         return np.asarray(products - np.outer(totals, totals) / max(n_pairs, 1.0))
 
     @cached_property
@@ -262,7 +273,10 @@ class PairMoments:
             sums=self.sums[matrices],
             pairwise_products=self.pairwise_products[:, matrices],
             rank_products=self.rank_products[:, :, places[:, None], places],
-            untested=self.untested and self.untested._replace(ranks=self.untested.ranks[places]),
+            untested=self.untested
+            and self.untested._replace(
+                targets=self.untested.targets[np.concatenate((places, L + places))]
+            ),
             low=self.low[places],
             high=self.high[places],
         )
@@ -303,16 +317,22 @@ class PairMoments:
         )
 
 
-class Untested(NamedTuple):
-    """Pairs inside a fold that do not test it: two stimuli of one item, with folds over items.
+class LeftOutPairs(NamedTuple):
+    """Pairs that are in sums by blocks and are taken from them again.
 
-    first, second : (n_untested,) their stimuli
-    ranks : (n_layers, n_untested) their centred ranks among all pairs
+    With folds over items, those of one item inside a fold do not test it; those of stimuli that
+    came closer to each other than a lag are in no fit either.
+
+    first, second : (n_left_out,) their stimuli
+    targets : (2 * n_layers, n_left_out) squared distances of the layers, then their centred ranks
+        among all pairs
+    near : (n_left_out,) whether they are closer than the lag
     """
 
     first: IntArray
     second: IntArray
-    ranks: FloatArray
+    targets: FloatArray
+    near: NDArray[np.bool_]
 
 
 def pair_moments(
@@ -320,7 +340,7 @@ def pair_moments(
     folds: IntArray,
     layers: Sequence[MatrixMoments],
     rank_products: FloatArray,
-    untested: Untested | None = None,
+    untested: LeftOutPairs | None = None,
     of_columns: ColumnMoments | None = None,
 ) -> PairMoments:
     """Moments of the compared pairs of the stimuli, put together from those of the layers.
@@ -331,7 +351,7 @@ def pair_moments(
     folds : (n_stimuli,) the fold that tests each stimulus
     layers : see `layer_moments`
     rank_products : (n_blocks, n_blocks, n_layers, n_layers), see `ComparedPairs.rank_products`
-    untested : pairs that do not test the fold that they are in
+    untested : see `PairMoments`
     of_columns : of the columns with each other over the compared pairs; None computes those of all
         pairs
     """

@@ -19,7 +19,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores, map_in_order, one_thread_each
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.columns import FeatureColumn
-from mlem_core.pairs.designs import PairDesign, pair_places
+from mlem_core.pairs.designs import NEAR, PairDesign, pair_places
 from mlem_core.pairs.distances import PRECOMPUTED, distance_named, squared_distances
 from mlem_core.pairs.moment_sums import (
     ColumnMoments,
@@ -29,7 +29,7 @@ from mlem_core.pairs.moment_sums import (
     layer_moments,
     products_of_layers,
 )
-from mlem_core.pairs.moments import PairMoments, Untested, pair_moments
+from mlem_core.pairs.moments import LeftOutPairs, PairMoments, pair_moments
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.ranks import PairRanks, pair_ranks
 from mlem_core.pairs.scored_pairs import FoldPairsIndex, ScoredPairs
@@ -124,13 +124,14 @@ class LayerStatistics(NamedTuple):
     rank_sums : (n_sums,) sums of the centred ranks of the test pairs, of one fold after the other,
         see `mlem_core.pairs.scored_pairs.FoldPairsIndex`
     rank_squares : (n_folds, n_designs) sums of their squares
-    untested_ranks : (n_untested,) centred ranks, among all pairs, of those in `Untested`
+    left_out : (2, n_left_out) squared distances and centred ranks, among all pairs, of those in
+        `LeftOutPairs`
     """
 
     moments: MatrixMoments
     rank_sums: FloatArray
     rank_squares: FloatArray
-    untested_ranks: FloatArray
+    left_out: FloatArray
 
 
 @dataclass(frozen=True)
@@ -188,27 +189,38 @@ class ComparedPairs:
         return cls(columns, np.asarray(folds, dtype=np.int64), design, tuple(tests))
 
     @cached_property
-    def untested_places(self) -> IntArray:
-        """(n_untested,) places, among the compared pairs, of those in `Untested`.
+    def left_out_places(self) -> IntArray:
+        """(n_left_out,) places, among the compared pairs, of those in `LeftOutPairs`.
 
-        They are the pairs inside a fold of two stimuli of one item.
+        They are the pairs inside a fold of two stimuli of one item, and those of stimuli that came
+        closer to each other than the lag.
         """
-        items, folds = self.design.items, self.folds
-        if items is None:
-            return np.empty(0, dtype=np.int64)
+        items, folds, times = self.design.items, self.folds, self.design.times
         if not self.design.is_complete:
             first, second = self.design.pairs()
-            same = (items[first] == items[second]) & (folds[first] == folds[second])
-            return np.flatnonzero(same & (folds[first] >= 0))
-        tested = np.flatnonzero(folds >= 0)
-        units = np.column_stack((items, folds))[tested]
-        unit = np.unique(units, axis=0, return_inverse=True)[1].reshape(-1)
+            left_out = self.design.are_near(first, second)
+            if items is not None:
+                same = (items[first] == items[second]) & (folds[first] == folds[second])
+                left_out |= same & (folds[first] >= 0)
+            return np.flatnonzero(left_out)
         places = [np.empty(0, dtype=np.int64)]
-        for number in np.flatnonzero(np.bincount(unit) > 1):
-            members = tested[unit == number]
-            first, second = np.triu_indices(len(members), 1)
-            places.append(pair_places(members[first], members[second], len(folds)))
-        return np.sort(np.concatenate(places))
+        if items is not None:
+            tested = np.flatnonzero(folds >= 0)
+            units = np.column_stack((items, folds))[tested]
+            unit = np.unique(units, axis=0, return_inverse=True)[1].reshape(-1)
+            for number in np.flatnonzero(np.bincount(unit) > 1):
+                members = tested[unit == number]
+                first, second = np.triu_indices(len(members), 1)
+                places.append(pair_places(members[first], members[second], len(folds)))
+        if times is not None:
+            order = np.argsort(times, kind="stable")
+            last = np.searchsorted(times[order], times[order] + NEAR)
+            n_near = np.maximum(last - np.arange(len(order)) - 1, 0)
+            first = np.repeat(np.arange(len(order)), n_near)
+            begins = np.cumsum(n_near) - n_near
+            second = first + 1 + np.arange(len(first)) - np.repeat(begins, n_near)
+            places.append(pair_places(order[first], order[second], len(folds)))
+        return np.unique(np.concatenate(places))
 
     @cached_property
     def _designs(self) -> tuple[tuple[PairDesign, slice], ...]:
@@ -244,10 +256,11 @@ class ComparedPairs:
         ]
         of_tests = [test.rank_sums(squared[test.places]) for test in self.tests]
         sums, squares = zip(*of_tests, strict=True)
-        ranks = doubled[self.untested_places].astype(np.float64)
-        untested = (ranks - (len(doubled) + 1)) / 2
+        places = self.left_out_places
+        ranks = (doubled[places].astype(np.float64) - (len(doubled) + 1)) / 2
+        left_out = np.stack((squared[places].astype(np.float64), ranks))
         stacked = MatrixMoments.stack(moments)
-        return LayerStatistics(stacked, np.concatenate(sums), np.stack(squares), untested)
+        return LayerStatistics(stacked, np.concatenate(sums), np.stack(squares), left_out)
 
     def leave_designs_out(
         self, layers: Sequence[LayerStatistics], rank_products: FloatArray
@@ -278,19 +291,23 @@ class ComparedPairs:
         if not layers:
             raise InputError("no layer is left whose distances can be computed.")
         numbers = list(range(len(self._designs)) if designs is None else designs)
-        untested = None
-        if self.design.items is not None:
+        left_out = None
+        if len(self.left_out_places):
             starts = [places.start for _, places in self._designs]
-            design_of = np.searchsorted(starts, self.untested_places, side="right") - 1
+            design_of = np.searchsorted(starts, self.left_out_places, side="right") - 1
             some = np.isin(design_of, numbers)
-            ranks = np.stack([layer.untested_ranks[some] for layer in layers])
-            untested = Untested(*self.design.ends(self.untested_places[some]), ranks)
+            first, second = self.design.ends(self.left_out_places[some])
+            # First the squared distances of all layers, then their ranks.
+            targets = np.concatenate([layer.left_out[:, None, some] for layer in layers], axis=1)
+            left_out = LeftOutPairs(
+                first, second, np.concatenate(targets), self.design.are_near(first, second)
+            )
         moments = pair_moments(
             self.columns,
             self.folds,
             [layer.moments.together(numbers) for layer in layers],
             rank_products[numbers].sum(axis=0),
-            untested,
+            left_out,
             ColumnMoments.together([self._column_moments[number] for number in numbers]),
         )
         tests, start = [], 0

@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.feature_distances import FeatureDistance, PairwiseColumn
 from mlem_core.pairs.moment_sums import DesignSums
-from mlem_core.pairs.moments import PairMoments, Untested
+from mlem_core.pairs.moments import LeftOutPairs, PairMoments
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.scored_pairs import FoldPairs, ScoredPairs
 from mlem_core.pairs.statistics import PairStatistics
 
 # What a file may hold, by the names of the classes.
-_RECORDS: Mapping[str, Any] = {
+_RECORDS: dict[str, Any] = {
     record.__name__: record
     for record in (
         DesignSums,
@@ -33,9 +34,18 @@ _RECORDS: Mapping[str, Any] = {
         PairStatistics,
         PairwiseColumn,
         ScoredPairs,
-        Untested,
+        LeftOutPairs,
     )
 }
+
+
+def _untested(first: IntArray, second: IntArray, ranks: FloatArray) -> LeftOutPairs:
+    """The pairs of an older file, which held no distances of what only tests leave out."""
+    targets = np.concatenate((np.zeros_like(ranks), ranks))
+    return LeftOutPairs(first, second, targets, np.zeros(len(first), dtype=bool))
+
+
+_OLDER: dict[str, Any] = {"Untested": _untested}
 _CONTENTS = "contents"
 
 
@@ -132,6 +142,6 @@ class _Reader:
         if "same" in contents:
             return self._records[contents["same"]]
         values = {name: self.read(item) for name, item in contents["fields"].items()}
-        record = _RECORDS[contents["record"]](**values)
+        record = (_RECORDS | _OLDER)[contents["record"]](**values)
         self._records.append(record)
         return record

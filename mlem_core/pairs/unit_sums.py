@@ -24,7 +24,7 @@ from scipy.sparse import csr_array
 from mlem_core.base.typing import Counted, FloatArray, IntArray
 from mlem_core.pairs.designs import pair_places
 from mlem_core.pairs.moment_sums import TILE
-from mlem_core.pairs.moments import PairMoments, SetMoments
+from mlem_core.pairs.moments import LeftOutPairs, PairMoments, SetMoments
 from mlem_core.pairs.pair_columns import PairColumns
 
 # Gram matrices of so many units are held at once that they have about this many numbers.
@@ -129,7 +129,7 @@ class UnitSums:
         """(n_units,) number of pairs."""
         inside = blocks[self.moments.block]
         by_stimulus = inside * float(inside.sum() - 1)
-        first, second = _untested(self.moments, fold)
+        first, second, *_ = self.moments.left_out_among(blocks, fold)
         if len(first):
             by_stimulus -= _stimulus_sums(first, second, np.ones(len(first)), len(inside))
         return np.asarray(self.members @ by_stimulus)
@@ -145,7 +145,7 @@ class UnitSums:
         products = columns.sum_terms(by_term) - columns.basis @ columns.same_stimulus_values
         by_stimulus = np.zeros((len(inside), len(columns)))
         by_stimulus[:, columns.product_columns] = products * inside[:, None]
-        first, second = _untested(self.moments, fold)
+        first, second, *_ = self.moments.left_out_among(blocks, fold)
         if len(first):
             z = columns.pair_values(first, second)
             by_stimulus -= _stimulus_sums(first, second, z, len(inside))
@@ -167,7 +167,7 @@ class UnitSums:
         place = {column: number for number, column in enumerate(columns.pairwise)}
         all_totals = self._column_totals(blocks, untested_fold, sums)
         all_counts = self._counts(blocks, untested_fold)
-        first, second = _untested(moments, untested_fold)
+        first, second, *_ = moments.left_out_among(blocks, untested_fold)
         # Pairwise columns are without these pairs already.
         z = columns.pair_values(first, second)
         by_products = ~(np.isin(rows, list(place)) | np.isin(other, list(place)))
@@ -185,13 +185,13 @@ class UnitSums:
                 above = (other == column) & ~np.isin(rows, list(place))
                 grams[above] = sums[units, number, rows[above]].T
             if len(first):
-                # A pair is untested for both of its stimuli.
+                # A pair is left out for both of its stimuli.
                 share = (members[:, first] + members[:, second]).tocsr()
                 for number in range(members.shape[0]):
                     of_unit = slice(share.indptr[number], share.indptr[number + 1])
                     pairs = z[share.indices[of_unit]]
-                    untested = (share.data[of_unit, None] * pairs).T @ pairs
-                    grams[by_products, number] -= untested[rows, other][by_products]
+                    left_out = (share.data[of_unit, None] * pairs).T @ pairs
+                    grams[by_products, number] -= left_out[rows, other][by_products]
             totals = all_totals[units].T
             grams -= totals[rows] * means[other, None]
             grams -= means[rows, None] * totals[other]
@@ -224,15 +224,6 @@ def _gram_weights(columns: PairColumns, inside: NDArray[np.bool_]) -> csr_array:
     n_basis = basis.shape[1]
     entry = np.concatenate((left[first] * n_basis + left[second], at[one] * n_basis + at[two]))
     return csr_array((weights, (rows, entry)), shape=(K * (K + 1) // 2, n_basis**2))
-
-
-def _untested(moments: PairMoments, fold: int | None) -> tuple[IntArray, IntArray]:
-    """Pairs of a fold that do not test it; none without a fold."""
-    if fold is None or moments.untested is None:
-        none = np.empty(0, dtype=np.int64)
-        return none, none
-    of_fold = moments.folds[moments.untested.first] == fold
-    return moments.untested.first[of_fold], moments.untested.second[of_fold]
 
 
 def _stimulus_sums(
@@ -297,19 +288,35 @@ def unit_sums(
             )
         if progress is not None:
             progress(int(rows[-1]) + 1, n)
+    everything = np.ones(moments.n_blocks, dtype=bool)
+    left_out = moments.left_out_among(everything)
+    values = _matrices(moments, ranks, squared, left_out.first, left_out.second)[:, D + L :]
+    all_totals -= _added(members, _stimulus_sums(left_out.first, left_out.second, values, n))
+    all_ranks -= _left_out_products(members, left_out, values, values)
     for fold in range(n_folds):
-        first, second = _untested(moments, fold)
-        if not len(first):
-            continue
-        values = _matrices(moments, ranks, squared, first, second)
-        values = np.delete(values, np.arange(D, D + L), axis=1)
-        z = np.column_stack((columns.pair_values(first, second), np.ones(len(first))))
-        by_stimulus = _stimulus_sums(first, second, values[:, :, None] * z[:, None], n)
-        tested[fold] -= _added(members, by_stimulus)
-        products = values[:, D:, None] * values[:, None, D:]
-        by_stimulus = _stimulus_sums(first, second, products, n)
-        tested_ranks[fold] -= _added(members, by_stimulus)
+        for totals, blocks, tested_fold in (
+            (training, moments.training(fold), None),
+            (tested, moments.tested(fold), fold),
+        ):
+            left_out = moments.left_out_among(blocks, tested_fold)
+            first, second = left_out.first, left_out.second
+            values = _matrices(moments, ranks, squared, first, second)
+            if totals is tested:
+                values = np.delete(values, np.arange(D, D + L), axis=1)
+                of_ranks = values[:, D:]
+                tested_ranks[fold] -= _left_out_products(members, left_out, of_ranks, of_ranks)
+            z = np.column_stack((columns.pair_values(first, second), np.ones(len(first))))
+            totals[fold] -= _left_out_products(members, left_out, values, z)
     return UnitSums(moments, members, training, tested, all_ranks, all_totals, tested_ranks)
+
+
+def _left_out_products(
+    members: csr_array, pairs: LeftOutPairs, values: FloatArray, others: FloatArray
+) -> FloatArray:
+    """(n_units, n, m) products of values (n_pairs, n) and others (n_pairs, m) of left-out pairs."""
+    products = values[:, :, None] * others[:, None]
+    n_stimuli = members.shape[1]
+    return _added(members, _stimulus_sums(pairs.first, pairs.second, products, n_stimuli))
 
 
 def _matrices(

@@ -11,6 +11,7 @@ the rows.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -28,6 +29,9 @@ from mlem_core.stimuli.stimulus_set import (
     sentence_ids,
 )
 
+# Seconds of the units of time that a lag may have.
+_SECONDS = {"s": 1.0, "ms": 0.001, "min": 60.0}
+_LAG = re.compile(r"(\d+(?:\.\d+)?)\s*(s|ms|min|)")
 # Without blocks in the table, the stimuli of all runs are in about so many.
 BLOCKS = 20
 
@@ -79,6 +83,46 @@ def presentation_order(stimuli: StimulusSet) -> IntArray:
     runs = presentation_runs(stimuli)
     times = presentation_times(stimuli)
     return np.lexsort((times, np.zeros(len(stimuli)) if runs is None else runs))
+
+
+def parse_lag(text: str) -> str:
+    """A lag such as "10" or "8s", without spaces; "" and "0" are none. InputError for another."""
+    match = _LAG.fullmatch(text.strip())
+    if text.strip() and match is None:
+        raise InputError(
+            f"found the lag {short(text)}; expected a number of stimuli such as 10, or a time such "
+            "as 8s, 500ms or 1min."
+        )
+    return "".join(match.groups()) if match and float(match[1]) else ""
+
+
+def times_in_lags(stimuli: StimulusSet, lag: str) -> FloatArray | None:
+    """(n_stimuli,) when each stimulus came, in lags; two of different runs are further than one.
+
+    Parameters
+    ----------
+    lag : of `parse_lag`; None is returned where it is ""
+
+    Raises InputError: a lag of time, where the stimuli have no order.
+    """
+    match = _LAG.fullmatch(lag)
+    if match is None:
+        return None
+    length, unit = float(match[1]), match[2]
+    runs = presentation_runs(stimuli)
+    runs = np.zeros(len(stimuli), dtype=np.int64) if runs is None else runs
+    if unit:
+        if ORDER not in stimuli.table:
+            raise InputError(
+                f"found the lag {lag}, but no column of {stimuli.name} says when a stimulus came; "
+                "give one the role order, or a lag in stimuli, such as 10."
+            )
+        times = presentation_times(stimuli) / (length * _SECONDS[unit])
+    else:
+        times = np.empty(len(stimuli))
+        times[presentation_order(stimuli)] = np.arange(len(stimuli)) / length
+    span = float(times.max() - times.min())
+    return times + runs * (span + 2.0)
 
 
 def with_blocks(stimuli: StimulusSet, length: int = 0) -> StimulusSet:

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+
 from mlem_core.base.errors import InputError
 from mlem_core.stimuli.folds import stimulus_folds
 from mlem_core.stimuli.levels import MOMENT, exchanges, recurring_units

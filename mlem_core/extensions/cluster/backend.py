@@ -97,7 +97,9 @@ class LayerItem(NamedTuple):
 def _compared_pairs(passes: LayerPasses) -> ComparedPairs:
     """The compared pairs, made once by each worker: they are larger than what they are made of."""
     folds, spec = passes.folds, passes.spec
-    design = PairDesign.from_budget(folds, spec.pairs or None, spec.seed, items=passes.items)
+    design = PairDesign.from_budget(
+        folds, spec.pairs or None, spec.seed, items=passes.items, times=passes.times
+    )
     return passes.compared(design.without(passes.missing))
 
 

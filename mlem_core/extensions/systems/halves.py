@@ -65,7 +65,7 @@ def compute_halves(context: SelectionContext) -> Halves:
     analysis, selection = context.analysis, context.selection
     halves = draw_all_halves(analysis)
     estimator = "ridge" if estimator_named(selection.estimator).slow else selection.estimator
-    columns, items = selected_columns(analysis, selection), analysis.design.items
+    columns, whole = selected_columns(analysis, selection), analysis.design
     models = dict.fromkeys(model for model, _ in analysis.layers)
     sources = {
         model: get_representations(analysis, model, context.required_store) for model in models
@@ -73,7 +73,11 @@ def compute_halves(context: SelectionContext) -> Halves:
     profiles, rsa = [], []
     progress = counting(context.report, "halves of the stimuli", "halves")
     for rows in counted(halves, len(halves), progress):
-        design = PairDesign.complete(len(rows), None if items is None else items[rows])
+        design = PairDesign.complete(
+            len(rows),
+            None if whole.items is None else whole.items[rows],
+            None if whole.times is None else whole.times[rows],
+        )
         statistics = pair_statistics(
             ComparedPairs.from_columns(columns.select_stimuli(rows), analysis.folds[rows], design),
             [partial(sources[model].rows, layer, rows) for model, layer in analysis.layers],
