@@ -23,6 +23,7 @@ from mlem_core.analysis.planning import (
     possible_choices,
     sampled_rows,
 )
+from mlem_core.analysis.serial_dependence import serial_dependence
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import NAMES
@@ -143,6 +144,10 @@ def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet 
     named = replace(spec, values=pairs.resolved)
     notices = [*whole.notes, *notices, *notes, *lint(stimuli, named).said]
     notices += _identical_layers(layers, pairs)
+    files = {name for name, _ in spec.representations}
+    of_files = {model: source for (model, _), source in sources.items() if model in files}
+    dependences = (serial_dependence(source, stimuli) for source in of_files.values())
+    notices += filter(None, (dependence.sentence for dependence in dependences))
     manifest = build_manifest(named, whole, stimuli, sources, layers, notices)
     manifest |= {CHOSEN: record} if record else {}
     analysis = Analysis(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from mlem_core.analysis.model_source import EVERY, NO_SUBJECTS
+from mlem_core.analysis.serial_dependence import serial_dependence
 from mlem_core.analysis.source import StimulusSource
 from mlem_core.base.errors import InputError
 from mlem_core.representations.array_files import CountsRows, HoldsDistances
@@ -35,6 +37,7 @@ class FoundArrays(NamedTuple):
     """The names of a file's layers, what is to be known, and whether they seem to be distances.
 
     `problem` says why there are none; where it `asks`, it has to be said what a first column is.
+    `dependence` says that neighbours are alike, and `blocks` how many stimuli make a block then.
     """
 
     names: dict[int, str]
@@ -42,6 +45,8 @@ class FoundArrays(NamedTuple):
     seem_distances: bool
     problem: str = ""
     asks: bool = False
+    dependence: str = ""
+    blocks: int = 0
 
 
 def read_whole_table(source: StimulusSource) -> FoundTable:
@@ -103,4 +108,11 @@ def read_checked_arrays(
     distances = of_distances or (
         "repetitions" not in source.facts and all(are_distances(source[k]) for k in source.layers)
     )
-    return FoundArrays(names, (*left_out, *source.notes), distances)
+    dependence = serial_dependence(replace(source, distances=distances), stimuli)
+    return FoundArrays(
+        names,
+        (*left_out, *source.notes),
+        distances,
+        dependence=dependence.sentence,
+        blocks=dependence.block_length,
+    )

@@ -128,6 +128,7 @@ def _with_roles(draft: Draft) -> None:
         if name == "merge_rare":  # only categorical values are merged
             values[name] = tuple(pair for pair in values[name] if roles.get(pair[0]) == "nominal")
         draft.source = replace(draft.source, **values)
+    draft.source = replace(draft.source, blocks=state.field_value("blocks"))
     source, added = draft.source, getattr(draft.source, "add", ())
     # What models give is computed in the run.
     if by_models := [name for name in added if ":" in name]:

@@ -343,6 +343,13 @@ def _show_file_check(upload: str, content: FoundArrays | None) -> None:
         st.caption(f":material/check: {file}: {layers} {plain(names)}")
         for note in content.notes:
             st.warning(plain(note), icon=":material/warning:")
+        if content.dependence:
+            st.warning(plain(content.dependence), icon=":material/warning:")
+            st.button(
+                f"Group rows into blocks of {content.blocks}",
+                key=f"blocks for {upload}",
+                on_click=partial(choices.put, "blocks", [str(content.blocks)]),
+            )
 
 
 def _take_files(draft: Draft, files: list[Any]) -> None:

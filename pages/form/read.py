@@ -175,3 +175,4 @@ def _table_choices(draft: Draft, read_as: ReadAs) -> None:
         )
         if "word_index" in draft.roles.values():
             state.field("counts_from")
+        state.field("blocks")

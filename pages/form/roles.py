@@ -37,6 +37,8 @@ ROLE_NAMES = {
     "ordered": "numeric feature",
     "nominal": "categorical feature",
     "sentence_id": "keeps together",
+    "order": "order of presentation",
+    "split": "fold",
     "start_idx": "first character",
     "end_idx": "character after it",
     "ignore": "no feature",

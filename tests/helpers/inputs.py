@@ -99,7 +99,7 @@ def statistics_of(
     return pair_statistics(pairs, [lambda layer=layer: layer for layer in layers], **more)
 
 
-def layer_pairs(features, layers, groups, folds, interactions=False, items=None, resolved=(), times=None):
+def layer_pairs(features, layers, groups, folds, interactions=False, items=None, resolved=()):
     """What `LayerPairs.from_analysis` makes, from arrays; two of one item test no fold."""
     columns = PairColumns.from_features(
         feature_columns(features, resolved=resolved), interactions=interactions
@@ -107,7 +107,7 @@ def layer_pairs(features, layers, groups, folds, interactions=False, items=None,
     names = [("m", number) for number in range(len(layers))]
     distances = [squared(layer) for layer in layers]
     return LayerPairs.from_distances(
-        names, distances, columns, folds, groups, items, untested_items=items, times=times
+        names, distances, columns, folds, groups, items, untested_items=items
     )
 
 

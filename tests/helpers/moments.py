@@ -51,18 +51,25 @@ class Made(NamedTuple):
 
 
 def moments_of(
-    features, layers, folds, *, by_value=(), missing="ignore", interactions=False, items=None
+    features,
+    layers,
+    folds,
+    *,
+    by_value=(),
+    missing="ignore",
+    interactions=False,
+    items=None,
+    times=None,
 ):
     """Moments and test pairs of layers (n_stimuli, n_units); two of one item test no fold."""
     own = feature_columns(features, resolved=by_value)
-    return moments_of_columns(
-        PairColumns.from_features(own, missing, interactions), layers, folds, items
-    )
+    columns = PairColumns.from_features(own, missing, interactions)
+    return moments_of_columns(columns, layers, folds, items, times=times)
 
 
-def moments_of_columns(columns, layers, folds, items=None, design=None):
+def moments_of_columns(columns, layers, folds, items=None, design=None, times=None):
     """The same of columns that are there; of all pairs, or those of a design."""
-    design = design or PairDesign.complete(len(folds), items)
+    design = design or PairDesign.complete(len(folds), items, times)
     places = pair_places(*design.pairs(), len(folds))
     distances = np.stack([squared(layer)[places] for layer in layers])
     compared = ComparedPairs.from_columns(columns, folds, design)

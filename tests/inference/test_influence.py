@@ -17,13 +17,13 @@ from mlem_core.measures.contributions import STABLE
 from mlem_core.pairs import unit_sums
 
 
-def weighted_numbers(made, weights, same_item=None):
+def weighted_numbers(made, weights, same_item=None, far=True):
     """Contributions and RSA where a pair counts as often as its two stimuli together."""
     columns, folds, n_folds = made.moments.columns, made.folds, made.moments.n_folds
     i, j = pairs(len(folds))
     z, of_pair = columns.pair_values(i, j), weights[i] * weights[j]
     ranks = np.stack([rankdata(own) for own in made.distances], axis=1)
-    tests = [held_out(folds, fold) for fold in range(n_folds)]
+    tests = [held_out(folds, fold) & far for fold in range(n_folds)]
     if same_item is not None:
         tests = [own & ~same_item for own in tests]
 
@@ -33,14 +33,14 @@ def weighted_numbers(made, weights, same_item=None):
         return (share * one).T @ other
 
     def stable(fold):
-        own = z[training(folds, fold)]
+        own = z[training(folds, fold) & far]
         return STABLE * ((own - own.mean(axis=0)) ** 2).sum(axis=0)
 
     def explained(members):
         own = np.isin(columns.first_feature, members) & np.isin(columns.second_feature, members)
         total = 0.0
         for fold in range(n_folds):
-            outside = training(folds, fold)
+            outside = training(folds, fold) & far
             gram = covariance(z[:, own], z[:, own], outside) + np.diag(stable(fold)[own])
             beta = np.linalg.solve(gram, covariance(z[:, own], ranks, outside))
             one_way = beta.T @ covariance(z[:, own], ranks, tests[fold])
@@ -49,7 +49,7 @@ def weighted_numbers(made, weights, same_item=None):
 
     n_features = len(columns.features)
     squares = sum(np.diag(covariance(ranks, ranks, own)) for own in tests)
-    every = covariance(ranks, ranks, np.ones(len(i), dtype=bool))
+    every = covariance(ranks, ranks, np.ones(len(i), dtype=bool) & far)
     rsa = every[0, 1] / np.sqrt(every[0, 0] * every[1, 1])
     terms = shapley_values(explained, n_features)
     return np.append(terms / np.sqrt(squares.prod()), rsa)
@@ -92,6 +92,18 @@ def test_influence_is_the_derivative_of_each_number(more, with_items):
     np.testing.assert_allclose(numbers, expected, atol=1e-6)
     np.testing.assert_allclose(terms, terms.swapaxes(2, 3))
     np.testing.assert_allclose(terms.sum(axis=1), rsa, atol=1e-12)
+
+
+@for_each("more", {}, {"by_value": ("kind",)}, {"interactions": True})
+def test_influence_with_a_lag_is_the_derivative_over_the_pairs_that_are_left(more):
+    times = np.random.default_rng(0).permutation(30) / 3
+    made, _, is_member = made_with({"times": times, **more}, False)
+    i, j = pairs(30)
+    far = np.abs(times[i] - times[j]) >= 1 - 1e-9
+    rsa, terms = similarity_influence(made.unit_sums(is_member))
+    numbers = np.column_stack((terms[:, :-1, 0, 1], rsa[:, 0, 1]))
+    expected = slopes(lambda weights: weighted_numbers(made, weights, far=far), is_member)
+    np.testing.assert_allclose(numbers, expected, atol=1e-6)
 
 
 def test_sums_of_units_do_not_depend_on_how_many_stimuli_are_summed_at_once(monkeypatch):

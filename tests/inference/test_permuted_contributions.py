@@ -29,7 +29,7 @@ def givers_of(n, n_permutations=3, seed=0):
     )
 
 
-def anew(columns, layers, folds, features, givers, items=None, **more):
+def anew(columns, layers, folds, features, givers, items=None, times=None, **more):
     """Contributions of features as one beside the others, of columns of their permuted values."""
     terms = []
     for row in givers:
@@ -37,7 +37,8 @@ def anew(columns, layers, folds, features, givers, items=None, **more):
             replace(column, values=column.values[row]) if number in features else column
             for number, column in enumerate(columns)
         ]
-        made = moments_of_columns(PairColumns.from_features(permuted, **more), layers, folds, items)
+        of_pairs = PairColumns.from_features(permuted, **more)
+        made = moments_of_columns(of_pairs, layers, folds, items, times=times)
         terms.append(beside_one(made.moments, features))
     return np.stack(terms)
 
@@ -50,6 +51,7 @@ def permuted_terms(made, features, givers):
 
 
 ITEMS = np.arange(N) % 23
+TIMES = np.random.default_rng(5).permutation(N) / 4
 
 
 @for_each(
@@ -60,6 +62,8 @@ ITEMS = np.arange(N) % 23
     ((), {"interactions": True}),
     (("kind",), {"items": ITEMS}),
     ((), {"items": ITEMS, "interactions": True}),
+    (("kind",), {"times": TIMES}),
+    ((), {"items": ITEMS, "times": TIMES, "interactions": True}),
 )
 @for_each("permuted", (0,), (1,), (2,), (3,), (0, 2))
 def test_permuted_features_contribute_what_columns_made_anew_do(by_value, more, permuted):
@@ -78,6 +82,7 @@ def test_permuted_features_contribute_what_columns_made_anew_do(by_value, more, 
     (("kind", "length"), {}),
     ((), {"interactions": True}),
     (("kind",), {"items": ITEMS}),
+    (("kind",), {"times": TIMES}),
 )
 @for_each("feature", 0, 1)
 def test_moments_of_permuted_features_are_those_of_columns_made_anew(by_value, more, feature):
@@ -89,7 +94,8 @@ def test_moments_of_permuted_features_are_those_of_columns_made_anew(by_value, m
     targets = [*made.distances, *map(pair_ranks, made.distances)]
     for row, of_row in zip(givers, permuted.moments(moments, targets), strict=True):
         columns = moments.columns.with_values_of(row, [feature])
-        anew = moments_of_columns(columns, layers, folds, more.get("items")).moments
+        items, times = more.get("items"), more.get("times")
+        anew = moments_of_columns(columns, layers, folds, items, times=times).moments
         for fold in range(5):
             for blocks in (anew.training(fold), anew.training(fold, 0)):
                 hold_moments(of_row.within(blocks), anew.within(blocks))

@@ -3,13 +3,22 @@
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.explicit import feature_distances, pairs, products, random_features, squared, training
+from helpers.explicit import (
+    feature_distances,
+    pairs,
+    products,
+    random_features,
+    random_folds,
+    squared,
+    training,
+)
 from helpers.inputs import for_each, refused
-from helpers.moments import CODINGS, close, made_up, moments_of
+from helpers.moments import CODINGS, close, made_up, moments_of, moments_of_columns
 from scipy.stats import rankdata, spearmanr
 
 from mlem_core.pairs.column_builder import MAX_COLUMNS
 from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.pair_columns import PairColumns
 
 
@@ -107,6 +116,33 @@ def test_two_of_one_item_are_in_no_moment_that_tests():
     close(own.gram, centred.T @ centred)
     close(own.with_ranks, ranks[:, test] @ centred)
     close(moments.rank_covariances(moments.tested(2), 2), np.cov(ranks[:, test]) * (test.sum() - 1))
+
+
+@for_each("budget", None, 900)
+def test_stimuli_that_came_close_to_each_other_are_in_no_moment(budget):
+    features, folds, rng = random_features(60), random_folds(60), np.random.default_rng(0)
+    items, times = rng.integers(0, 20, 60), rng.permutation(60) / 4
+    columns = PairColumns.from_features(feature_columns(features, resolved=("kind",)))
+    design = PairDesign.from_budget(folds, budget, items=items, times=times)
+    made = moments_of_columns(columns, _layers(2), folds, design=design)
+    moments, (i, j) = made.moments, design.pairs()
+    far = np.abs(times[i] - times[j]) >= 1
+    assert 0.03 < 1 - far.mean() < 0.15
+    z = moments.columns.pair_values(i, j)
+    ranks = np.stack([rankdata(own) for own in made.distances]) - (len(i) + 1) / 2
+    test = far & (folds[i] == 2) & (folds[j] == 2) & (items[i] != items[j])
+    train = far & (folds[i] != 1) & (folds[j] != 1)
+    for own, use in ((moments.inside_fold(2), test), (moments.within(moments.training(1)), train)):
+        centred = z[use] - z[use].mean(axis=0)
+        assert own.n_pairs == use.sum()
+        close(own.gram, centred.T @ centred)
+        close(own.with_ranks, ranks[:, use] @ centred)
+        close(own.with_distances, made.distances[:, use] @ centred)
+        close(own.distance_means, made.distances[:, use].mean(axis=1))
+    close(moments.rsa, np.corrcoef(ranks[:, far]))
+    assert [int(fold.counts.sum()) for fold in made.tests.folds][2] == test.sum()
+    one = moments.select_layers([1])
+    close(one.within(one.training(1)).with_ranks, own.with_ranks[1:])
 
 
 def test_folds_over_both_leave_out_what_stands_between_two_folds():
