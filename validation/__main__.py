@@ -25,6 +25,7 @@ STUDIES = {
     "budget": ("validation.budget", "tasks"),
     "populations": ("validation.populations", "tasks"),
     "subjects": ("validation.subjects", "tasks"),
+    "in-time": ("validation.in_time", "tasks"),
     "second-level": ("validation.second_level", "tasks"),
     "similarity-terms": ("validation.similarity_terms", "tasks"),
     "units": ("validation.units", "tasks"),

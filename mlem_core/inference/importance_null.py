@@ -2,7 +2,8 @@
 
 Of an importance: chance at the level of each feature. Of ρ, a test: under the hypothesis that a
 layer has nothing to do with the features, sentences of the same fold and of as many stimuli can
-change their labels (all feature values, word by word). Where folds are over items (words), it is
+change their labels (all feature values, word by word). Of stimuli in time all labels are shifted
+inside runs, so that what lasts still does. Where folds are over items (words), it is
 items that do; where they are over both, the stimuli that an item has in a part of the folds. For
 each permutation the model is fitted and scored anew with the whole cross-validation: with the
 weights of the true labels the test would find far more than 5 in 100, because folds that test one
@@ -35,7 +36,8 @@ from mlem_core.pairs.permuted_moments import PermutedFeature
 from mlem_core.pairs.scored_pairs import FoldPairsIndex, ScoredPairs
 from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.stimuli.folds import untested_items
-from mlem_core.stimuli.levels import exchanges
+from mlem_core.stimuli.levels import Exchange, exchanges, time_shift
+from mlem_core.stimuli.presentation import presentation_runs
 from mlem_core.storage.store import Packed
 
 # Numbers of pairs that are in memory together.
@@ -274,6 +276,7 @@ def score_above_chance(
     n_permutations: int = 999,
     seed: int = 0,
     observed: FloatArray | None = None,
+    shift: Exchange | None = None,
     progress: Counted | None = None,
 ) -> pd.DataFrame:
     """Test each layer's held-out ρ (mean over folds) against permuted labels.
@@ -284,6 +287,8 @@ def score_above_chance(
     ----------
     observed : (n_layers,) ρ of the true labels where each fold has chosen the model; by default
         that of the model
+    shift : of labels in time, in the place of permutations inside folds, see
+        `mlem_core.stimuli.levels.time_shift`
     progress : called with the number of permutations done and their total, of all layers
 
     Returns
@@ -291,7 +296,7 @@ def score_above_chance(
     model, layer, rho, chance (mean of the permuted ρ), p
     """
     observed = _fits(model, pairs).rho.mean(axis=1) if observed is None else observed
-    labels = pairs.units.permuted(n_permutations, np.random.default_rng(seed))
+    labels = _draw_labels(pairs, shift, n_permutations, seed)
     total, rows = len(pairs.layers) * n_permutations, []
     for layer, (name, number) in enumerate(pairs.layers):
         chance: list[float] = []
@@ -305,6 +310,12 @@ def score_above_chance(
         p = (1 + above) / (1 + n_permutations)
         rows.append((name, number, observed[layer], np.mean(chance), p))
     return pd.DataFrame(rows, columns=["model", "layer", "rho", "chance", "p"])
+
+
+def _draw_labels(pairs: LayerPairs, shift: Exchange | None, n: int, seed: int) -> IntArray:
+    """(n, n_stimuli) the stimulus whose labels each stimulus has in n permutations."""
+    rng = np.random.default_rng(seed)
+    return pairs.units.permuted(n, rng) if shift is None else shift.draw(n, rng)
 
 
 def _fits(model: Solver, pairs: LayerPairs) -> FoldFits:
@@ -327,11 +338,16 @@ def compute_score_chance(
         part(0, permutations)
         selection = layer.selection
         fits = None if entry.of_pairs else analysis.compute_fits(selection).fits
+        pairs = LayerPairs.from_analysis(analysis, selection, store)
+        stimuli = pairs.select_stimuli(analysis.stimuli)
+        over_groups = analysis.spec.folds_over == "sentences"
+        runs = presentation_runs(stimuli) if over_groups else None
         table = score_above_chance(
-            LayerPairs.from_analysis(analysis, selection, store),
+            pairs,
             entry.model(),
             n_permutations=permutations,
             observed=None if fits is None else fits.rho.mean(axis=1),
+            shift=None if runs is None else time_shift(stimuli, runs),
             progress=part,
         )
         tables.append(table)
@@ -369,5 +385,5 @@ IMPORTANCE_CHANCE = Stage[pd.DataFrame](
     key=_chance_key,
 )
 SCORE_CHANCE = Stage[pd.DataFrame](
-    "score-chance", 4, pd.DataFrame, compute_score_chance, key=_chance_key
+    "score-chance", 5, pd.DataFrame, compute_score_chance, key=_chance_key
 )

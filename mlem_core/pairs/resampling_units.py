@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from mlem_core.base.text import plural
 from mlem_core.base.typing import IntArray
 from mlem_core.stimuli.folds import kept_together
-from mlem_core.stimuli.stimulus_set import StimulusSet, group_name
+from mlem_core.stimuli.stimulus_set import PRESENTED, UNIT, StimulusSet, group_name
 
 # Fewer items than this are not drawn: they say too little of how others would be.
 FEWEST_ITEMS = 10
@@ -92,7 +92,9 @@ class Units:
         )
 
     def permuted(self, folds_over: str) -> str:
-        """Units that exchange labels in a permutation test, see `importance_chance`."""
+        """Units that exchange labels in a permutation test, see `importance_null`."""
+        if self.group in (name.removeprefix(UNIT) for name in PRESENTED):
+            return "the stimuli of a run, shifted in time by a block at least"
         what = self.groups if folds_over == "sentences" else f"{self.item}s"
         part = "part of the folds" if folds_over == "both" else "fold"
         return f"{what} of the same {part} and of as many stimuli"
