@@ -39,7 +39,7 @@ HANDLINGS = ("rows", "measured blocks", "order", "runs", "order, lag 10")
 PERMUTATIONS = 39
 # Standard deviations of a topic's pattern, in those of a trial's noise.
 PLANTED = 0.75
-DATA_SETS, QUICK = {0.0: 5, PLANTED: 2}, 1
+DATA_SETS, QUICK = {0.0: 3, PLANTED: 1}, 1
 
 
 def noise(kind: str, rng: np.random.Generator) -> FloatArray:

@@ -26,6 +26,8 @@ from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation_null import corrected_p, permutation_null
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.measures.importance import permutation_importance
+from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.stimuli.levels import exchanges, stimulus_exchange
 
 N = 60
@@ -91,6 +93,26 @@ def test_layers_of_permuted_labels_are_those_of_features_that_were_permuted(requ
         model = RidgeMLEM(alphas=[0.1, 1.0])
         fits = [model.cross_validate(own).rho for own in (found, anew.statistics)]
         np.testing.assert_allclose(fits[0][number], fits[1][0], atol=1e-9)
+
+
+def test_with_a_lag_when_a_stimulus_came_goes_with_its_distances():
+    features, rng = explicit.random_features(N), np.random.default_rng(0)
+    layer, groups = explicit.random_layer(features, 1), np.arange(N) // 4
+    times, folds = rng.permutation(N) / 5, groups // 5
+    columns = PairColumns.from_features(feature_columns(features))
+
+    def pairs_of(rows, when):
+        squared = [explicit.squared(rows)]
+        return LayerPairs.from_distances([("m", 0)], squared, columns, folds, groups, times=when)
+
+    labels = rng.permutation(N)
+    found = permuted_pairs(pairs_of(layer, times), 0, labels[None])
+    place = np.argsort(labels)
+    expected = pairs_of(layer[place], times[place])
+    model = RidgeMLEM(alphas=[0.1, 1.0])
+    fits = [model.cross_validate(own.statistics) for own in (found, expected)]
+    np.testing.assert_allclose(fits[0].rho, fits[1].rho, atol=1e-9)
+    np.testing.assert_allclose(fits[0].weights, fits[1].weights, atol=1e-9)
 
 
 @pytest.mark.parametrize(("planted", "n_sets"), [(0.0, 10), (2.0, 4)])

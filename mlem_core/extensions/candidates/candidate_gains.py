@@ -30,7 +30,16 @@ from mlem_core.pairs.resampling_units import Blocks
 from mlem_core.stimuli.candidates import CANDIDATES, SURPRISAL, Candidate, added_column
 from mlem_core.stimuli.columns import guess_kind, texts, typed_column
 from mlem_core.stimuli.levels import exchanges, stimulus_exchange
-from mlem_core.stimuli.stimulus_set import ITEM, UNIT, Feature, Rdm, StimulusSet
+from mlem_core.stimuli.stimulus_set import (
+    ITEM,
+    ORDER,
+    PRESENTED,
+    SPLIT,
+    UNIT,
+    Feature,
+    Rdm,
+    StimulusSet,
+)
 from mlem_core.storage.store import Store
 
 LeftOut = list[tuple[str, str]]
@@ -135,8 +144,9 @@ def _distances(pairs: LayerPairs) -> Candidate:
     return Candidate(name, f"the distances in {name}", lambda _: own, "rdm", rdm=rdm)
 
 
-# Columns that others stand for: the sentence, and the word in it.
-_PLACES = frozenset({"sentence", "word_index", "word", "sentence_id"})
+# Columns that others stand for: the sentence, and the word in it; and those that say when a stimulus
+# came, which go with whatever drifts.
+_PLACES = frozenset({"sentence", "word_index", "word", "sentence_id", *PRESENTED, ORDER, SPLIT})
 
 
 def stimulus_candidates(stimuli: StimulusSet) -> list[Candidate]:
