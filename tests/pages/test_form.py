@@ -134,6 +134,21 @@ def test_roles_and_free_features_go_into_the_analysis(store, csv, tmp_path):
     assert names == ["noun", "length", "frequency", "position_from_end"]
 
 
+def test_neighbours_that_are_alike_have_a_button_that_makes_blocks_of_them(store, tmp_path):
+    rng, names = np.random.default_rng(0), [f"trial {number}" for number in range(120)]
+    frame = pd.DataFrame({"stimulus": names, "topic": rng.choice(["a", "b"], 120)})
+    frame.to_csv(tmp_path / "trials.csv", index=False)
+    np.save(tmp_path / "scan.npy", np.cumsum(rng.standard_normal((120, 10)), axis=0))
+    screen = Screen("new", models="none").upload(tmp_path / "trials.csv").press("step models")
+    screen.upload(tmp_path / "scan.npy", to="representations")
+    (warning,) = screen.app.warning
+    assert "Neighbours are alike in scan" in warning.value
+    screen.press("Group rows into blocks of 12")
+    assert screen.address["blocks"] == ["12"] and not screen.app.warning
+    spec = screen.press("Run").spec(store)
+    assert np.bincount(spec.load_stimuli().groups).tolist() == [12] * 10
+
+
 @pytest.mark.slow
 def test_columns_become_a_vector_and_a_file_a_feature(store, tmp_path):
     rng, table = np.random.default_rng(0), words(20)
@@ -287,6 +302,7 @@ ASKED = {
     "header_row": (1, {}),
     "roles": ((("tense", "ignore"),), {}),
     "counts_from": ("0", {}),
+    "blocks": (12, {}),
     "level": ("sentence", {"stimuli": BANK}),
     "sample": (60, {"stimuli": BANK}),
     "balance": (("upos",), {"stimuli": BANK, "sample": 60}),
@@ -316,6 +332,7 @@ ASKED = {
     "already_squared": (True, {"distance": "cosine"}),
     "folds": (37, {}),
     "folds_over": ("items", {}),
+    "lag": ("10", {}),
     "seed": (2**32 - 1, {}),
     "pairs": (0, {}),
     "device": ("cpu", {}),

@@ -144,8 +144,8 @@ def _distances(pairs: LayerPairs) -> Candidate:
     return Candidate(name, f"the distances in {name}", lambda _: own, "rdm", rdm=rdm)
 
 
-# Columns that others stand for: the sentence, and the word in it; and those that say when a stimulus
-# came, which go with whatever drifts.
+# Columns that others stand for: the sentence, and the word in it; and those that say when a
+# stimulus came, which go with whatever drifts.
 _PLACES = frozenset({"sentence", "word_index", "word", "sentence_id", *PRESENTED, ORDER, SPLIT})
 
 
