@@ -12,6 +12,7 @@ model have trained the others.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -28,7 +29,7 @@ from mlem_core.estimators.registry import FoldFits, Solution, Solver, estimator_
 from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.inference.intervals import PERMUTATIONS, SIGNIFICANT, check_permutations
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.permutation_null import corrected_p, permutation_null
+from mlem_core.inference.permutation_null import PILOT, corrected_p, permutation_null
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.designs import PairDesign, pair_places
 from mlem_core.pairs.moment_sums import Target
@@ -36,7 +37,7 @@ from mlem_core.pairs.permuted_moments import PermutedFeature
 from mlem_core.pairs.scored_pairs import FoldPairsIndex, ScoredPairs
 from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.stimuli.folds import untested_items
-from mlem_core.stimuli.levels import Exchange, exchanges, time_shift
+from mlem_core.stimuli.levels import TimeExchange, exchanges, time_exchanges
 from mlem_core.stimuli.presentation import presentation_runs
 from mlem_core.storage.store import Packed
 
@@ -276,7 +277,7 @@ def score_above_chance(
     n_permutations: int = 999,
     seed: int = 0,
     observed: FloatArray | None = None,
-    shift: Exchange | None = None,
+    in_time: Sequence[TimeExchange] = (),
     progress: Counted | None = None,
 ) -> pd.DataFrame:
     """Test each layer's held-out ρ (mean over folds) against permuted labels.
@@ -287,8 +288,8 @@ def score_above_chance(
     ----------
     observed : (n_layers,) ρ of the true labels where each fold has chosen the model; by default
         that of the model
-    shift : of labels in time, in the place of permutations inside folds, see
-        `mlem_core.stimuli.levels.time_shift`
+    in_time : ways in which labels move in time, in the place of permutations inside folds, see
+        `mlem_core.stimuli.levels.time_exchanges`; the one with the larger chance counts
     progress : called with the number of permutations done and their total, of all layers
 
     Returns
@@ -296,26 +297,44 @@ def score_above_chance(
     model, layer, rho, chance (mean of the permuted ρ), p
     """
     observed = _fits(model, pairs).rho.mean(axis=1) if observed is None else observed
-    labels = _draw_labels(pairs, shift, n_permutations, seed)
+    rng = np.random.default_rng(seed)
     total, rows = len(pairs.layers) * n_permutations, []
+    of_units = pairs.units.permuted(n_permutations, rng) if not in_time else None
     for layer, (name, number) in enumerate(pairs.layers):
-        chance: list[float] = []
-        step = AT_ONCE if pairs.times is None else 1
-        for start in range(0, n_permutations, step):
-            permuted = permuted_pairs(pairs, layer, labels[start : start + step])
-            chance += _fits(model, permuted).rho.mean(axis=1).tolist()
-            if progress is not None:
-                progress(layer * n_permutations + len(chance), total)
-        above = int((np.array(chance) >= observed[layer] - 1e-12).sum())
+        rho = partial(_permuted_scores, model, pairs, layer)
+        labels = of_units
+        if labels is None:
+            draws = [rho(way.draw(PILOT, rng)) for way in in_time]
+            reach = [drawn.mean() + 2.0 * drawn.std() for drawn in draws]
+            labels = in_time[int(np.argmax(reach))].draw(n_permutations, rng)
+        report = progress and partial(_report_layer, progress, layer * n_permutations, total)
+        chance = rho(labels, report)
+        above = int((chance >= observed[layer] - 1e-12).sum())
         p = (1 + above) / (1 + n_permutations)
         rows.append((name, number, observed[layer], np.mean(chance), p))
     return pd.DataFrame(rows, columns=["model", "layer", "rho", "chance", "p"])
 
 
-def _draw_labels(pairs: LayerPairs, shift: Exchange | None, n: int, seed: int) -> IntArray:
-    """(n, n_stimuli) the stimulus whose labels each stimulus has in n permutations."""
-    rng = np.random.default_rng(seed)
-    return pairs.units.permuted(n, rng) if shift is None else shift.draw(n, rng)
+def _permuted_scores(
+    model: Solver,
+    pairs: LayerPairs,
+    layer: int,
+    labels: IntArray,
+    report: Callable[[int], None] | None = None,
+) -> FloatArray:
+    """(n_permutations,) held-out ρ, mean over folds, of one layer under permuted labels."""
+    scores: list[float] = []
+    step = AT_ONCE if pairs.times is None else 1
+    for start in range(0, len(labels), step):
+        permuted = permuted_pairs(pairs, layer, labels[start : start + step])
+        scores += _fits(model, permuted).rho.mean(axis=1).tolist()
+        if report is not None:
+            report(len(scores))
+    return np.array(scores)
+
+
+def _report_layer(progress: Counted, before: int, total: int, n: int) -> None:
+    progress(before + n, total)
 
 
 def _fits(model: Solver, pairs: LayerPairs) -> FoldFits:
@@ -347,7 +366,7 @@ def compute_score_chance(
             entry.model(),
             n_permutations=permutations,
             observed=None if fits is None else fits.rho.mean(axis=1),
-            shift=None if runs is None else time_shift(stimuli, runs),
+            in_time=() if runs is None else time_exchanges(stimuli, runs),
             progress=part,
         )
         tables.append(table)

@@ -33,6 +33,7 @@ from mlem_core.stimuli.levels import (
     MOVED,
     STIMULUS,
     Exchange,
+    TimeExchange,
     exchanges,
     recurring_units,
 )
@@ -93,7 +94,7 @@ def why_unknown(unit: str, moved: float, n_labellings: float) -> str:
 
 
 def permutation_null(
-    ways: Sequence[Exchange],
+    ways: Sequence[Exchange | TimeExchange],
     values: NDArray[Any],
     statistic: Statistic,
     n_permutations: int,

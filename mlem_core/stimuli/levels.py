@@ -90,17 +90,12 @@ class Exchange(NamedTuple):
     numbers : (n_stimuli,) the unit of each stimulus, 0 to n_units - 1
     strata : (n_units,) units of the same number exchange values
     agreement : of the feature's values inside units, see `unit_agreement`
-    order : (n_stimuli,) row numbers in the order of presentation, where values are shifted inside
-        units, from the end of a unit to its beginning; None where units exchange values
-    least : by so many stimuli they are shifted at least, in both directions
     """
 
     unit: str
     numbers: IntArray
     strata: IntArray
     agreement: float = 0.0
-    order: IntArray | None = None
-    least: int = 0
 
     def moved(self, values: NDArray[Any]) -> float:
         """Share of the stimuli that can take the values of another unit that do, on average.
@@ -112,11 +107,6 @@ class Exchange(NamedTuple):
         values : (n_stimuli,) of the feature
         """
         sizes = np.bincount(self.numbers)
-        if self.order is not None:
-            moved = float(sizes[sizes > 2 * self.least].sum() / sizes.sum())
-            far = _mean_change(values, self._replace(order=None, strata=np.zeros_like(self.strata)))
-            near = _mean_change(values, self)
-            return moved * min(1.0, near / (DIFFERENT * far)) if far > 0 else 0.0
         if len(sizes) < 2:
             return 0.0
         changes = 1.0 - 1.0 / np.bincount(self.strata)[self.strata]
@@ -134,9 +124,6 @@ class Exchange(NamedTuple):
         """
         from scipy.special import gammaln
 
-        if self.order is not None:
-            shifts = np.maximum(np.bincount(self.numbers) + 1.0 - 2 * max(self.least, 1), 1.0)
-            return float(np.exp(min(np.log(shifts).sum(), 700.0)))
         labels = _numbers(values)
         first = np.unique(self.numbers, return_index=True)[1]
         logarithm = gammaln(np.bincount(self.strata) + 1.0).sum()
@@ -153,28 +140,21 @@ class Exchange(NamedTuple):
         a unit go over as a list, which begins anywhere and is repeated where the other unit has
         more stimuli.
         """
-        rows = np.arange(len(self.numbers)) if self.order is None else self.order
-        order = rows[np.argsort(self.numbers[rows], kind="stable")]
+        order = np.argsort(self.numbers, kind="stable")
         sizes = np.bincount(self.numbers)
         starts = np.cumsum(sizes) - sizes
         place = np.empty(len(order), dtype=np.int64)
         place[order] = np.arange(len(order)) - np.repeat(starts, sizes)
         drawn = np.empty((n, len(order)), dtype=np.int64)
-        low, high = np.zeros_like(sizes), sizes
-        if self.order is not None:
-            low = np.where(sizes > 2 * self.least, self.least, 0)
-            high = sizes - low + (low > 0)
         for row, giver in zip(drawn, self._givers(n, rng), strict=True):
             of_stimulus = giver[self.numbers]
-            begins = rng.integers(low, high)[of_stimulus]
+            begins = rng.integers(0, sizes)[of_stimulus]
             row[:] = order[starts[of_stimulus] + (place + begins) % sizes[of_stimulus]]
         return drawn
 
     def _givers(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """(n, n_units) the unit whose values each takes."""
         n_units = len(self.strata)
-        if self.order is not None:
-            return np.tile(np.arange(n_units), (n, 1))
         if not self.strata.any() and math.factorial(min(n_units, 20)) <= n:
             return np.resize(rng.permutation(list(permutations(range(n_units)))), (n, n_units))
         # Sorted by stratum, then at random: who stands where the unit stood gives the values.
@@ -185,7 +165,61 @@ class Exchange(NamedTuple):
         return givers
 
 
-def _mean_change(values: NDArray[Any], exchange: Exchange) -> float:
+class TimeExchange(NamedTuple):
+    """Values that move in time inside runs, with what follows them.
+
+    runs : (n_stimuli,) the run of each stimulus, in the order of presentation
+    order : (n_stimuli,) row numbers in that order
+    blocks : (n_stimuli,) the block of each, in that order, where whole blocks change their order;
+        None where values are shifted, from the end of a run to its beginning
+    least : by so many stimuli they are shifted at least, in both directions
+    """
+
+    runs: IntArray
+    order: IntArray
+    blocks: IntArray | None
+    least: int = 0
+    unit: str = MOMENT
+    agreement: float = 0.0
+
+    def moved(self, values: NDArray[Any]) -> float:
+        """As of `Exchange`; parameters too."""
+        free = Exchange(self.unit, np.arange(len(self.order)), np.zeros_like(self.order))
+        near, far = _mean_change(values, self), _mean_change(values, free)
+        return min(1.0, near / (DIFFERENT * far)) if far > 0 else 0.0
+
+    def n_labellings(self, values: NDArray[Any]) -> float:
+        """The number of different orders of blocks, or of shifts."""
+        from scipy.special import gammaln
+
+        sizes = np.bincount(self.runs)
+        if self.blocks is None:
+            logarithm = np.log(np.maximum(sizes + 1.0 - 2 * max(self.least, 1), 1.0)).sum()
+        else:
+            first = np.unique(self.blocks, return_index=True)[1]
+            logarithm = gammaln(np.bincount(self.runs[first]) + 1.0).sum()
+        return float(np.exp(min(logarithm, 700.0)))
+
+    def draw(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Stimulus whose value each stimulus takes in n permutations: (n, n_stimuli)."""
+        drawn = np.empty((n, len(self.order)), dtype=np.int64)
+        runs = [np.flatnonzero(self.runs == run) for run in np.unique(self.runs)]
+        for givers in drawn:
+            for places in runs:
+                givers[self.order[places]] = self.order[self._moved_places(places, rng)]
+        return drawn
+
+    def _moved_places(self, places: IntArray, rng: np.random.Generator) -> IntArray:
+        """The places of a run in another order."""
+        if self.blocks is None:
+            least = self.least if len(places) > 2 * self.least else 0
+            return np.roll(places, -int(rng.integers(least, len(places) - least + (least > 0))))
+        number = np.unique(self.blocks[places], return_inverse=True)[1]
+        rank = rng.permutation(int(number.max()) + 1)
+        return places[np.argsort(rank[number], kind="stable")]
+
+
+def _mean_change(values: NDArray[Any], exchange: Exchange | TimeExchange) -> float:
     """Mean change of the value of a stimulus; missing values do not count."""
     givers = exchange.draw(_DRAWS, np.random.default_rng(0))
     if values.dtype == np.float64:
@@ -195,7 +229,9 @@ def _mean_change(values: NDArray[Any], exchange: Exchange) -> float:
     return float((values[givers] != values)[both].mean()) if both.any() else 0.0
 
 
-def exchanges(stimuli: StimulusSet, folds: IntArray, feature: str) -> tuple[Exchange, ...]:
+def exchanges(
+    stimuli: StimulusSet, folds: IntArray, feature: str
+) -> tuple[Exchange | TimeExchange, ...]:
     """The ways to permute a feature's labels: the largest chance of all counts.
 
     Parameters
@@ -207,7 +243,7 @@ def exchanges(stimuli: StimulusSet, folds: IntArray, feature: str) -> tuple[Exch
     """
     units = recurring_units(stimuli)
     agreement = unit_agreement(stimuli, feature)
-    ways = [
+    ways: list[Exchange | TimeExchange] = [
         Exchange(unit, units[unit], size_strata(np.bincount(units[unit])), share)
         for unit, share in sorted(agreement.items(), key=lambda item: -item[1])
         if share >= NEARLY
@@ -216,20 +252,22 @@ def exchanges(stimuli: StimulusSet, folds: IntArray, feature: str) -> tuple[Exch
         ways.insert(0, stimulus_exchange(folds))
     runs = presentation_runs(stimuli)
     if runs is not None:
-        ways.append(time_shift(stimuli, runs))
+        ways += time_exchanges(stimuli, runs)
     return tuple(ways)
 
 
-def time_shift(stimuli: StimulusSet, runs: IntArray) -> Exchange:
-    """The way in which values are shifted in time inside runs, by a block at least.
+def time_exchanges(stimuli: StimulusSet, runs: IntArray) -> tuple[TimeExchange, TimeExchange]:
+    """Two ways in which values move in time: blocks change their order, and all are shifted.
 
-    What follows a value in time then follows it still, so that what drifts or lasts does so in the
-    permuted labels too.
+    Of few blocks a shift has few different outcomes; a new order of blocks breaks what lasts longer
+    than they do. So the larger chance of the two counts.
     """
-    n_runs = int(runs.max()) + 1
-    length = round(len(runs) / (int(stimuli.groups.max()) + 1))
     order = presentation_order(stimuli)
-    return Exchange(MOMENT, runs, np.arange(n_runs), order=order, least=length)
+    length = round(len(runs) / (int(stimuli.groups.max()) + 1))
+    return (
+        TimeExchange(runs[order], order, stimuli.groups[order]),
+        TimeExchange(runs[order], order, None, length),
+    )
 
 
 def stimulus_exchange(folds: IntArray) -> Exchange:

@@ -32,8 +32,10 @@ from mlem_core.stimuli.stimulus_set import (
 # Seconds of the units of time that a lag may have.
 _SECONDS = {"s": 1.0, "ms": 0.001, "min": 60.0}
 _LAG = re.compile(r"(\d+(?:\.\d+)?)\s*(s|ms|min|)")
+# A feature that keeps its value for so many stimuli on average is one of a block design.
+LASTING = 4
 # Without blocks in the table, the stimuli of all runs are in about so many.
-BLOCKS = 20
+BLOCKS = 12
 
 
 def presented_cells(cells: Sequence[str | None], column: str, role: str) -> list[str | None]:
@@ -128,8 +130,9 @@ def times_in_lags(stimuli: StimulusSet, lag: str) -> FloatArray | None:
 def with_blocks(stimuli: StimulusSet, length: int = 0) -> StimulusSet:
     """Stimuli in blocks of neighbours, which stay together in folds and are drawn together.
 
-    A block is of one run, and the last one of a run takes what is left. Stimuli of one sentence (or
-    `sentence_id`) that stand in one run are of one block.
+    A block is of one run, and the last one of a run takes what is left. It begins where features
+    change that last for several stimuli, as those of a block design do, if that is nearby. Stimuli
+    of one sentence (or `sentence_id`) that stand in one run are of one block.
 
     Parameters
     ----------
@@ -153,5 +156,26 @@ def with_blocks(stimuli: StimulusSet, length: int = 0) -> StimulusSet:
     # The first stimulus of a sentence in a run says where all of them are.
     sentences = pd.Series(place).groupby([runs, sentence_ids(stimuli.table)])
     place = sentences.transform("min").to_numpy()
-    blocks = np.minimum(place // length, np.maximum(sizes[runs] // length, 1) - 1)
+    changes = order[_lasting_changes(stimuli, order)]
+    blocks = np.empty(n, dtype=np.int64)
+    for run, size in enumerate(sizes.tolist()):
+        cuts = np.arange(1, max(size // length, 1)) * length
+        at = place[changes[runs[changes] == run]]
+        for number, cut in enumerate(cuts.tolist()):
+            if len(at):
+                nearest = int(at[np.argmin(np.abs(at - cut))])
+                cuts[number] = nearest if abs(nearest - cut) <= length // 2 else cut
+        in_run = runs == run
+        blocks[in_run] = np.searchsorted(np.unique(cuts), place[in_run], side="right")
     return stimuli.with_groups(BLOCK, [f"{number + 1}" for number in blocks])
+
+
+def _lasting_changes(stimuli: StimulusSet, order: IntArray) -> IntArray:
+    """Places in an order where a feature changes that lasts for `LASTING` stimuli on average."""
+    changes = np.zeros(len(order), dtype=bool)
+    for feature in stimuli.features:
+        codes = pd.factorize(stimuli.table[feature.name].to_numpy()[order])[0]
+        is_new = np.diff(codes, prepend=codes[:1]) != 0
+        if LASTING * is_new.sum() <= len(order):
+            changes |= is_new
+    return np.flatnonzero(changes)
