@@ -6,13 +6,13 @@ from helpers.repository import ROOT
 KERNEL = {
     "base": 2_000,
     "storage": 700,
-    "stimuli": 4_700,
+    "stimuli": 4_900,
     "representations": 3_800,
     "pairs": 5_500,
     "estimators": 1_200,
     "measures": 1_300,
-    "inference": 3_900,
-    "analysis": 4_500,
+    "inference": 4_000,
+    "analysis": 4_600,
     "__init__.py": 100,
     "comparing.py": 200,
 }
@@ -23,7 +23,7 @@ SHELL = {
     "extending.py": 400,
     "figures": 4_600,
     "report": 1_700,
-    "tasks": 1_800,
+    "tasks": 1_900,
     "pages": 5_600,
 }
 EXTENSIONS = {
@@ -33,13 +33,13 @@ EXTENSIONS = {
     "erasure": 1_400,
     "rank_estimators": 900,
     "repeated_measures": 300,
-    "recordings": 1_800,
+    "recordings": 2_700,
     "replication": 500,
     "systems": 3_600,  # to come to 3,000
     "web_page": 400,
 }
 EXTENSION = 1_000  # of one that is not in the table
-WHOLE = {"kernel": 27_000, "shell": 15_300, "program": 56_000, "tests": 26_800}
+WHOLE = {"kernel": 27_800, "shell": 15_400, "program": 57_800, "tests": 28_000}
 
 
 def lines(path):
