@@ -172,6 +172,7 @@ class Panel:
     tables : a function of the context that gives tables below the figure, each with its title and
         caption, by the name of its file
     remark : a function of the context that gives a sentence for below the bars of two layers
+    applies : a function of the context that says whether the part is there; empty: it always is
     runs, runs_help : a function of the context that gives further analyses to start, each by the
         label of its button, and the help of these
     choices : names of the choices of its own that addresses hold
@@ -192,6 +193,7 @@ class Panel:
     sentences: Reference = ""
     tables: Reference = ""
     remark: Reference = ""
+    applies: Reference = ""
     runs: Reference = ""
     runs_help: str = ""
     choices: tuple[str, ...] = ()

@@ -184,6 +184,8 @@ def show_tab(view: View, tab: str) -> None:
 def show_panels(view: View, screen: str) -> None:
     """The folded parts that extensions add to a screen."""
     for panel in extending.panels(screen):
+        if panel.applies and not extending.resolve(panel.applies)(view.shown()):
+            continue
         part = panel.part or panel.figure
         frame.folded_part(panel.title, panel.icon, part, partial(show_panel, view, panel))
 

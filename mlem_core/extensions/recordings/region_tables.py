@@ -42,6 +42,12 @@ def region_tables(inputs: TableInput, name: str) -> ComputedTables:
     return ComputedTables(tables, notices, findings)
 
 
+def sentences(context: SelectionContext) -> list[str]:
+    """Sentences on the onsets of the recordings, where they are computed."""
+    course = TIME_COURSE.find(context)
+    return [] if course is None else onset_sentences(context.analysis, course.onsets)
+
+
 def onset_sentences(analysis: Analysis, onsets: pd.DataFrame) -> list[str]:
     """A sentence on each onset, and one on the features of a recording that have none."""
     sentences, names = list[str](), analysis.names
