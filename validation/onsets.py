@@ -28,12 +28,12 @@ SERIAL, LATENCY = 0.8, 15.0
 # Shape of the onset, size of the effect, subjects, data sets.
 DESIGNS = (
     ("no feature", 0.0, 1, 240),
-    ("no feature", 0.0, 5, 60),
     ("at once", 1.2, 1, 100),
     ("slowly", 1.2, 1, 100),
     ("slowly, weak", 0.7, 1, 100),
-    ("at once", 1.2, 5, 40),
-    ("slowly", 1.2, 5, 40),
+    ("slowly", 1.2, 5, 24),
+    ("no feature", 0.0, 5, 24),
+    ("at once", 1.2, 5, 24),
 )
 LARGE, LARGE_SETS, PART, QUICK = (20, 400), 5, 20, 2
 
@@ -116,7 +116,7 @@ def tasks(quick: bool) -> list[Task]:
         name, how = f"{shape}, {n_subjects} subjects", (shape, effect, n_subjects)
         if effect:
             parts.append(Task(f"truth, {name}", truth, (*how, 1 if quick else LARGE_SETS)))
-        size, most = (QUICK, QUICK) if quick else (PART, n_sets)
+        size, most = (QUICK, QUICK) if quick else (PART // n_subjects, n_sets)
         parts += [
             Task(f"{name}, from {first}", part, (*how, first, size))
             for first in range(0, most, size)

@@ -150,7 +150,7 @@ def has_model_and_recording(context: FigureContext) -> bool:
 
 def _over(context: FigureContext, recordings: Mapping[str, Recording]) -> str:
     """Units of the intervals, and what p is corrected over."""
-    over = " or ".join(dict.fromkeys(each.over(context.analysis) for each in recordings.values()))
+    over = "; ".join(dict.fromkeys(each.over(context.analysis) for each in recordings.values()))
     return f"Bands or bars: 95 % CI over {over}."
 
 
@@ -179,13 +179,10 @@ def draw_time_course(context: FigureContext) -> RenderedFigure | None:
             across=context.across,
         ),
         joined(
-            "Drop in held-out ρ when a feature is permuted (mean over folds and subjects).",
+            "Drop in held-out ρ when a feature is permuted (mean over folds).",
             _over(context, recordings),
-            f"{marks}: p < .05 (largest statistic of permuted labels over all regions or times and "
-            "features of a recording).",
-            "Triangles: onset, the time of half of the maximum, with 95 % CI."
-            if onsets["onset"].notna().any()
-            else "",
+            f"{marks}: p < .05, corrected over a recording and its features.",
+            "Triangles: onsets, at half of the maximum." if onsets["onset"].notna().any() else "",
             context.basis,
         ),
         table,
@@ -226,10 +223,10 @@ def draw_best_layers(context: FigureContext) -> RenderedFigure | None:
             across=context.across,
         ),
         joined(
-            "RSA of each model's most similar layer with each region or time point. The layer is "
-            f"chosen in one half of the stimuli, its RSA is of the other ({2 * DRAWS} choices).",
+            "RSA of the most similar layer of a model, chosen in one half of the stimuli. "
+            f"The RSA is of the other half (mean of {2 * DRAWS} choices).",
             _over(context, recordings),
-            f"{marks}: p < .05 (largest RSA of permuted stimuli over all layers and regions).",
+            f"{marks}: p < .05, corrected over a recording and all layers.",
             context.basis_sentence,
         ),
         table,

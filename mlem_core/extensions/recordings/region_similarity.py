@@ -20,9 +20,11 @@ import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.context import SelectionContext, Stage
+from mlem_core.analysis.subjects import subject_layers
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import map_on_all_cores
 from mlem_core.base.resources import check_memory
+from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray, Layer, counted, counting
 from mlem_core.inference.block_influence import unit_shares, without_blocks
 from mlem_core.inference.group_means import mean_estimate
@@ -58,8 +60,8 @@ class Recording(NamedTuple):
 
     def over(self, analysis: Analysis) -> str:
         """Resampling units of its intervals, in words."""
-        units = Units.from_stimuli(analysis.stimuli).over
-        return f"subjects and {units}" if len(self.subjects) > 1 else units
+        units = Units.from_stimuli(analysis.stimuli).over.split(" and ")
+        return listed(["subjects"] * (len(self.subjects) > 1) + units)
 
     def unit(self, analysis: Analysis) -> str:
         """Unit of its axis, such as "ms"; empty without one."""
@@ -76,22 +78,18 @@ class Recording(NamedTuple):
 def find_recordings(analysis: Analysis) -> list[Recording]:
     """Files of an analysis that have an axis: their layers are regions or time points.
 
-    Subjects of a group are one recording. A region counts where all of them have it, under one
-    name.
+    Subjects of a group are one recording, with the regions that all of them have.
     """
-    axes, group_of = analysis.spec.axis_names, analysis.spec.group_of
-    names, members = analysis.layer_names, dict[str, list[str]]()
-    for model in dict.fromkeys(model for model, _ in analysis.layers if model in axes):
-        members.setdefault(group_of.get(model, model), []).append(model)
-    recordings, there = [], {*analysis.layers}
-    for name, subjects in members.items():
-        numbers = []
-        for number in (number for model, number in analysis.layers if model == subjects[0]):
-            layers = [(subject, number) for subject in subjects]
-            if {*layers} <= there and len({names.get(layer) for layer in layers}) == 1:
-                numbers.append(number)
-        if numbers:
-            recordings.append(Recording(name, tuple(subjects), tuple(numbers)))
+    axes, groups = analysis.spec.axis_names, subject_layers(analysis)
+    layers = {at: of for at, of in groups.items() if of[0][0] in axes}
+    grouped = {subject for of in groups.values() for subject, _ in of}
+    singles = [layer for layer in analysis.layers if layer[0] in axes and layer[0] not in grouped]
+    layers |= {layer: (layer,) for layer in singles}
+    recordings = []
+    for name in dict.fromkeys(name for name, _ in layers):
+        numbers = tuple(number for other, number in layers if other == name)
+        subjects = tuple(subject for subject, _ in layers[name, numbers[0]])
+        recordings.append(Recording(name, subjects, numbers))
     return recordings
 
 
