@@ -8,8 +8,6 @@ from __future__ import annotations
 import csv
 import math
 import struct
-import subprocess
-import sys
 import threading
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, readable
-from mlem_core.base.files import ScratchFolder
 from mlem_core.base.parameters import Registry
 from mlem_core.base.resources import check_memory
 from mlem_core.base.text import listed, short
@@ -54,21 +51,6 @@ FIRST_NAME = "the first column"
 _IDENTIFIERS = frozenset(
     ("id", "idx", "index", "item", "participant", "row", "stim", "stimulus", "subject", "trial")
 )
-# Of MATLAB, the classes of its arrays of real numbers: name there -> name in NumPy.
-_MATLAB = {"double": "float64", "single": "float32", "logical": "uint8"} | {
-    f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
-}
-# SciPy's reader (1.17) ends the process on some damaged files, so it runs in a process of its own.
-_LOAD_MATLAB = """
-import sys, numpy, scipy.io
-path, folder, *names = sys.argv[1:]
-for number, name in enumerate(names):
-    array = scipy.io.loadmat(path, variable_names=[name])[name]
-    if array.dtype.hasobject:  # a cell array, of texts
-        cells = [cell.item() if cell.size else "" for cell in array.ravel()]
-        array = numpy.array(cells, dtype=None if {*map(type, cells)} == {str} else object)
-    numpy.save(f"{folder}/{number}.npy", array, allow_pickle=False)
-"""
 
 
 class CountsRows(InputError):
@@ -280,66 +262,6 @@ def _read_safetensors(path: Path, name: str) -> NDArray[Any]:
     return np.asarray(tensor.numpy())
 
 
-def _list_mat(path: Path) -> Iterator[tuple[str, FileArray]]:
-    from scipy.io import whosmat
-    from scipy.io.matlab import matfile_version
-
-    version = matfile_version(path)[0] if path.stat().st_size > 128 else 0
-    if version != 1:
-        what = "of version 7.3" if version == 2 else "of no version from 5 to 7.2"
-        raise InputError(
-            f"{path.name} is a MATLAB file {what}; save it with save('file.mat', ..., '-v7'), "
-            "or as .npz."
-        )
-    variables = whosmat(path)
-    # A name with underscores is that of what functions of the file share.
-    variables = [variable for variable in variables if not variable[0].startswith("__")]
-    numbers = tuple(name for name, _, kind in variables if kind in _MATLAB)
-    for name, shape, kind in variables:
-        dtype = np.dtype(_MATLAB.get(kind, "V"))
-        problem = (
-            ""
-            if kind in _MATLAB
-            else f"is a {kind} array; expected real numbers, a variable a layer"
-        )
-        if kind in ("char", "cell"):
-            labels = partial(_read_mat, path, (name,), name, np.dtype("U"))
-            try:
-                shape, is_text = labels().shape, True
-            except ValueError:
-                is_text = False
-            if is_text:
-                yield name, FileArray(shape, "text", problem, labels, True)
-                continue
-        n_bytes = math.prod(map(int, shape)) * dtype.itemsize
-        check_memory(2 * n_bytes, array_name(name, path), "choose fewer units, or save it as .npz")
-        read = partial(_read_mat, path, numbers, name, dtype)
-        yield name, FileArray(shape, str(dtype), problem, read)
-
-
-def _read_mat(path: Path, names: tuple[str, ...], name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
-    folder = _unpacked_mat(path, stamp(path), names)
-    array = np.load(f"{folder.path}/{names.index(name)}.npy", allow_pickle=False)
-    if dtype.kind == "U":
-        if array.dtype.kind != "U":
-            raise ValueError("cells of numbers")
-        return array
-    if problem := type_problem(array.dtype):  # complex, which the header does not say
-        raise InputError(f"{array_name(name, path)} {problem}.")
-    return np.ascontiguousarray(array, dtype)
-
-
-@lru_cache(maxsize=4)
-def _unpacked_mat(path: Path, now: Stamp | None, names: tuple[str, ...]) -> ScratchFolder:
-    """Folder with the arrays of these names as .npy files, by their numbers."""
-    folder = ScratchFolder("matlab")
-    command = [sys.executable, "-I", "-c", _LOAD_MATLAB, str(path), str(folder.path), *names]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
-    if done.returncode:
-        raise ValueError(" ".join(done.stderr.splitlines()[-1:]) or "its numbers cannot be read")
-    return folder
-
-
 def read_arrays(path: Path, options: Mapping[str, str] | None = None) -> dict[str, FileArray]:
     """The arrays of a file of a known format, by their names.
 
@@ -470,7 +392,6 @@ for entry in (
     ArrayFormat("NumPy archive", (".npz",), _list_npz),
     ArrayFormat("NumPy array", (".npy",), _list_npy),
     ArrayFormat("safetensors", (".safetensors",), _list_safetensors),
-    ArrayFormat("MATLAB", (".mat",), _list_mat),
     ArrayFormat("CSV", (".csv",), _csv_arrays, option="first_column"),
 ):
     ARRAY_FORMATS.register(entry)

@@ -197,6 +197,7 @@ def match_rows(
     names.
     """
     candidates: dict[str, list[_Match]] = {}
+    failures = list[InputError]()
     names = subject_names(labels)
     for label in labels:
         places = np.arange(len(label.texts))
@@ -208,7 +209,11 @@ def match_rows(
                     f"{subject}."
                 )
             places = np.flatnonzero(np.array(whose) == names[subject - 1])
-        matched = repeated_rows([label.texts[k] for k in places], stimuli, label.what)
+        try:
+            matched = repeated_rows([label.texts[k] for k in places], stimuli, label.what)
+        except InputError as error:
+            failures.append(error)
+            continue
         if matched is not None:
             rows = [places[own] for own in matched[1]]
             match = _Match(label, matched[0], rows, len(label.texts))
@@ -220,6 +225,8 @@ def match_rows(
                 "column to the stimuli, or skip the names where the rows are in the order of the "
                 "stimuli (--first-column NAME=skip)."
             )
+    if failures and not candidates:
+        raise failures[0]
     if not candidates:
         return MatchedRows({}, _without_names(file, labels))
     if names and not subject:

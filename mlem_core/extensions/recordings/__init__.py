@@ -3,6 +3,7 @@
 from mlem_core.extending import Extension, Panel, TableSource
 
 _HERE = "mlem_core.extensions.recordings"
+_FORMATS = ("hdf5", "matlab")
 
 EXTENSION = Extension(
     name="recordings",
@@ -12,7 +13,7 @@ EXTENSION = Extension(
     prepare=f"{_HERE}.stage:prepare",
     exports={"beside_subjects": f"{_HERE}.stage:beside_subjects"},
     entries={
-        "array format": (f"{_HERE}.hdf5",),
+        "array format": tuple(f"{_HERE}.{module}" for module in _FORMATS),
         "figure": (f"{_HERE}.figures", f"{_HERE}.rdms", f"{_HERE}.region_figures"),
     },
     stages={
