@@ -42,6 +42,7 @@ from mlem_core.storage.digests import Digested, Watched
 
 _LAYER = re.compile(r"layer_0*(\d{1,6})", re.ASCII)
 MOST_LAYERS = 2_000
+_PICKLES = (".pkl", ".pickle", ".joblib", ".pt", ".pth")
 # The number in the name of a time point, such as "-50 ms".
 NUMBER = re.compile(r"[-+]?\d+(\.\d+)?", re.ASCII)
 # The numbers in a name: "0.25 s" has one, "blocks.0.1" two; a hyphen behind a letter is no sign.
@@ -51,6 +52,11 @@ _NUMBERS = re.compile(r"(?<![\w.])-?\d+\.\d+(?![\w.])|(?<![^\W_])-?\d+|\d+", re.
 def _check_format(path: Path, options: Mapping[str, str]) -> str:
     """The ending of a file; InputError where there is no such file, or it is of no format."""
     suffix = array_suffix(path)
+    if path.suffix.lower() in _PICKLES:
+        raise InputError(
+            f"{path.name} is a pickle, which may run any code when it is opened and is never read; "
+            "save its arrays with numpy.savez, or RDMs with save('file.hdf5', file_type='hdf5')."
+        )
     if not suffix:
         raise InputError(
             f"the representations file {path.name!r} ends in {path.suffix or 'nothing'!r}; "

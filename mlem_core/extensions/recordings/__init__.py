@@ -3,7 +3,7 @@
 from mlem_core.extending import Extension, Panel, TableSource
 
 _HERE = "mlem_core.extensions.recordings"
-_FORMATS = ("hdf5", "matlab")
+_FORMATS = ("hdf5", "matlab", "rsa_files")
 
 EXTENSION = Extension(
     name="recordings",

@@ -1,4 +1,8 @@
-"""Files of MATLAB that hold RDMs or responses."""
+"""Files of MATLAB, rsatoolbox and Meadows that hold RDMs or responses."""
+
+import csv
+import itertools
+import json
 
 import h5py
 import numpy as np
@@ -6,6 +10,8 @@ import pytest
 import scipy.io
 from helpers.inputs import for_each, refused
 from helpers.tiny import sentence_stimuli
+from rsatoolbox.data import Dataset, TemporalDataset
+from rsatoolbox.rdm import RDMs
 from scipy.spatial.distance import squareform
 
 from mlem_core.representations.array_files import HoldsDistances
@@ -109,3 +115,83 @@ def test_matlab_73_is_read_as_matlab_means_it(tmp_path, five):
     source = from_file(path, five)
     assert [*layers(source)] == ["V1"]
     np.testing.assert_array_equal(source[0], RESPONSES)
+
+
+def test_rdms_of_rsatoolbox(tmp_path, five):
+    path = tmp_path / "rdms.hdf5"
+    patterns = {"conds": THEIRS}
+    described = {"roi": ["V1", "V1", "IT", "IT"], "subject": [1, 2, 1, 2]}
+    rdms = RDMs(CONDENSED, pattern_descriptors=patterns, rdm_descriptors=described)
+    rdms.save(str(path), file_type="hdf5")
+    assert n_subjects(path, distances=True) == 2
+    second = from_file(path, five, distances=True, subject=2)
+    assert [*layers(second)] == ["V1", "IT"]
+    np.testing.assert_array_equal(second[1], OURS[3])
+    path.unlink()
+    named = {"name": ["animacy", "shape", "V1", "HMAX"]}
+    RDMs(CONDENSED, pattern_descriptors=patterns, rdm_descriptors=named).save(
+        str(path), file_type="hdf5"
+    )
+    source = from_file(path, five, distances=True)
+    assert [*layers(source)] == named["name"] and np.array_equal(source[3], OURS[3])
+    with refused("rdms.hdf5", "distances"):
+        from_file(path, five)
+    pickled = tmp_path / "rdms.pkl"
+    rdms.save(str(pickled), file_type="pkl")
+    with refused("rdms.pkl", "pickle", "file_type='hdf5'"):
+        from_file(pickled, five)
+
+
+def test_data_sets_of_rsatoolbox(tmp_path, five):
+    path = tmp_path / "data.hdf5"
+    Dataset(RESPONSES[ORDER], obs_descriptors={"stim": THEIRS}).save(str(path), file_type="hdf5")
+    np.testing.assert_array_equal(from_file(path, five)[0], RESPONSES)
+    times = {"time": np.array([-0.1, 0.0, 0.1])}
+    whole = RANDOM.normal(size=(5, 7, 3))
+    TemporalDataset(whole[ORDER], obs_descriptors={"stim": THEIRS}, time_descriptors=times).save(
+        str(tmp_path / "time.hdf5"), file_type="hdf5"
+    )
+    source = from_file(tmp_path / "time.hdf5", five, by_number=True)
+    assert [*layers(source)] == ["-0.1 s", "0.0 s", "0.1 s"]
+    np.testing.assert_array_equal(source[2], whole[..., 2])
+
+
+def test_arrangements_of_meadows(tmp_path, five):
+    names = np.array([f"{name}.png" for name in THEIRS])
+    path = tmp_path / "Meadows_x_v_v1_arrangement_1D.mat"
+    people = ("adorable_ant", "brave_bee")
+    content = {f"rdmutv_{who}": CONDENSED[k][None] for k, who in enumerate(people)}
+    scipy.io.savemat(path, content | {f"stimuli_{who}": names for who in people})
+    assert n_subjects(path, distances=True) == 2
+    np.testing.assert_array_equal(from_file(path, five, distances=True, subject=2)[0], OURS[1])
+    scipy.io.savemat(path, {"rdmutv": CONDENSED[:1], "stimuli": names})
+    np.testing.assert_array_equal(from_file(path, five, distances=True)[0], OURS[0])
+    scipy.io.savemat(
+        path, content | {"stimuli_adorable_ant": names, "stimuli_brave_bee": names[::-1].copy()}
+    )
+    with refused("participants of Meadows", "same for all"):
+        from_file(path, five, distances=True)
+    task = {
+        "task": {"name": "arrangement", "task_type": "multiarrange"},
+        "stimuli": [{"name": name} for name in names],
+        "rdm": CONDENSED[0].tolist(),
+    }
+    text = tmp_path / "Meadows_x_v_v1_brave-bee_tree.json"
+    text.write_text(json.dumps({"tasks": [task, {"task": {"task_type": "survey"}}]}))
+    source = from_file(text, five, distances=True)
+    assert [*layers(source)] == ["arrangement"] and np.array_equal(source[0], OURS[0])
+    text.write_text("[1, 2")
+    with refused("tree.json", "damaged"):
+        from_file(text, five)
+    text.write_text("{}")
+    with refused("tree.json", "no JSON of Meadows"):
+        from_file(text, five)
+    table = tmp_path / "Meadows_x.csv"
+    with table.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["participation", "stim1_name", "stim2_name", "dissimilarity"])
+        for k, who in enumerate(people):
+            pairs = itertools.combinations(names, 2)
+            writer.writerows([who, *pair, d] for pair, d in zip(pairs, CONDENSED[k], strict=True))
+    assert n_subjects(table, distances=True) == 2
+    np.testing.assert_allclose(from_file(table, five, distances=True, subject=1)[0], OURS[0])
