@@ -319,6 +319,7 @@ ASKED = {
     "precomputed": (("brain",), {"representations": (("brain", "brain.npz"),)}),
     "first_column": ((("brain", "skip"),), {"representations": (("brain", "brain.npz"),)}),
     "rows": ((("brain", "words.csv"),), {"representations": (("brain", "brain.npz"),)}),
+    "regions": ((("brain", "words.csv"),), {"representations": (("brain", "brain.npz"),)}),
     "subjects": ((("brain", "2"),), {"representations": (("brain", "brain.npz"),)}),
     "axes": ((("brain", "time:ms"),), {"representations": (("brain", "brain.npz"),)}),
     "layers": ((0, 3), {}),

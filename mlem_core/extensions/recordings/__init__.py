@@ -3,7 +3,7 @@
 from mlem_core.extending import Extension, Panel, TableSource
 
 _HERE = "mlem_core.extensions.recordings"
-_FORMATS = ("hdf5", "matlab", "rsa_files")
+_FORMATS = ("hdf5", "matlab", "rsa_files", "mne_files", "nifti")
 
 EXTENSION = Extension(
     name="recordings",
@@ -16,6 +16,7 @@ EXTENSION = Extension(
         "array format": tuple(f"{_HERE}.{module}" for module in _FORMATS),
         "figure": (f"{_HERE}.figures", f"{_HERE}.rdms", f"{_HERE}.region_figures"),
     },
+    options={"models": f"{_HERE}.options:RecordingOptions"},
     stages={
         "region-similarity": f"{_HERE}.region_tables:REGIONS_JOB",
         "time-course": f"{_HERE}.region_tables:TIME_JOB",
