@@ -240,7 +240,12 @@ def _select_rows(
             "(--subject NAME=none)."
         )
     several = not distances and any(len(array.shape) > 1 for array in arrays.values())
-    flat = [name for name, array in arrays.items() if several and len(array.shape) < 2]
+    # An array that is called a layer is meant to be one, whatever its shape.
+    flat = [
+        name
+        for name, array in arrays.items()
+        if several and len(array.shape) < 2 and not re.fullmatch(r"layer_\d+", name)
+    ]
     if flat:
         notes.append(f"{listed(flat, most=5)} of {path.name}: one axis, so no layer.")
     selected = {}
