@@ -20,7 +20,7 @@ from mlem_core.measures.similarity import correlations_of_features, plain_column
 from mlem_core.pairs.columns import AUTO, FeatureColumn, feature_columns, resolved_columns
 from mlem_core.pairs.moments import PairMoments, moments_of_columns
 from mlem_core.pairs.pair_columns import PairColumns
-from mlem_core.stimuli.folds import fold_pairs, stimulus_folds, tested
+from mlem_core.stimuli.folds import number_of_folds, stimulus_folds, tested
 from mlem_core.stimuli.levels import STIMULUS, constant_unit
 from mlem_core.stimuli.stimulus_set import StimulusSet, group_name
 from mlem_core.stimuli.table_warnings import MOST_ROWS, Lint, Severity, StimulusFinding
@@ -64,7 +64,7 @@ def lint(stimuli: StimulusSet, spec: AnalysisSpec = DEFAULT) -> Lint:
     refused = ""
     try:
         fold_of = stimulus_folds(stimuli, spec.folds_over, folds, seed)
-        folds = int(fold_pairs(fold_of).max()) + 1
+        folds = number_of_folds(fold_of)
     except InputError as error:
         refused, fold_of = str(error), np.arange(n) % min(max(folds, 2), n)
     sample = feature_columns(stimuli.take(rows), resolved=resolved)

@@ -135,9 +135,11 @@ def layer_statistics(
             pairs = replace(statistics.pairs, missing=places)
             statistics = statistics._replace(pairs=pairs, notes=[note, *statistics.notes])
         if times is not None:
+            untested = statistics.pairs.moments.untested
+            n_near = 0 if untested is None else int(untested.near.sum())
             note = (
                 f"Stimuli that came closer to each other than {spec.lag} are no pair: "
-                f"{int(design.are_near(*design.pairs()).sum()):,} of {design.n_pairs:,}."
+                f"{n_near:,} of {design.n_pairs:,}."
             )
             statistics = statistics._replace(notes=[note, *statistics.notes])
         give_back_memory()

@@ -41,7 +41,7 @@ from mlem_core.stimuli.datasets import SETS
 from mlem_core.stimuli.folds import (
     FEWEST_FOLDS,
     FEWEST_TESTED,
-    fold_pairs,
+    number_of_folds,
     stimulus_folds,
     tested,
 )
@@ -127,7 +127,7 @@ def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet 
         )
     folds = _folds(whole, spec)
     # A table may give others.
-    spec = replace(spec, folds=int(fold_pairs(folds).max()) + 1)
+    spec = replace(spec, folds=number_of_folds(folds))
     requested, choices = spec, possible_choices(spec, stimuli)
     spec = replace(spec, estimator=choices[0].estimator, values=choices[-1].values)
     check_columns(resolved_columns(stimuli, spec.values), spec)
@@ -198,7 +198,7 @@ def _folds(whole: StimulusSet, spec: AnalysisSpec) -> IntArray:
     """Folds over all stimuli: a sentence keeps its fold whichever words are left out."""
     every = stimulus_folds(whole, spec.folds_over, spec.folds, spec.seed)
     folds = every[spec.kept.rows(whole)]
-    smallest = int(tested(folds, int(fold_pairs(every).max()) + 1).min())
+    smallest = int(tested(folds, number_of_folds(every)).min())
     if smallest < FEWEST_TESTED:
         raise InputError(
             f"a fold is left with {smallest} stimuli of those that are kept (positions "

@@ -70,7 +70,6 @@ def serial_dependence(source: Representations, stimuli: StimulusSet) -> SerialDe
     """Serial dependence in a file; its rows are those of the stimuli, in their order."""
     rng = np.random.default_rng(0)
     runs = presentation_runs(stimuli)
-    runs = np.zeros(len(stimuli), dtype=np.int64) if runs is None else runs
     order = presentation_order(stimuli)
     # Groups in the order of their first stimulus, and one stimulus of each.
     begins = np.unique(stimuli.groups[order], return_index=True)[1]

@@ -12,7 +12,7 @@ model have trained the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -38,7 +38,7 @@ from mlem_core.pairs.scored_pairs import FoldPairsIndex, ScoredPairs
 from mlem_core.pairs.statistics import PairStatistics
 from mlem_core.stimuli.folds import untested_items
 from mlem_core.stimuli.levels import TimeExchange, exchanges, time_exchanges
-from mlem_core.stimuli.presentation import presentation_runs
+from mlem_core.stimuli.presentation import are_in_time
 from mlem_core.storage.store import Packed
 
 # Numbers of pairs that are in memory together.
@@ -298,7 +298,7 @@ def score_above_chance(
     """
     observed = _fits(model, pairs).rho.mean(axis=1) if observed is None else observed
     rng = np.random.default_rng(seed)
-    total, rows = len(pairs.layers) * n_permutations, []
+    parts, rows = split_progress(progress, len(pairs.layers)), []
     of_units = pairs.units.permuted(n_permutations, rng) if not in_time else None
     for layer, (name, number) in enumerate(pairs.layers):
         rho = partial(_permuted_scores, model, pairs, layer)
@@ -307,8 +307,7 @@ def score_above_chance(
             draws = [rho(way.draw(PILOT, rng)) for way in in_time]
             reach = [drawn.mean() + 2.0 * drawn.std() for drawn in draws]
             labels = in_time[int(np.argmax(reach))].draw(n_permutations, rng)
-        report = progress and partial(_report_layer, progress, layer * n_permutations, total)
-        chance = rho(labels, report)
+        chance = rho(labels, parts[layer])
         above = int((chance >= observed[layer] - 1e-12).sum())
         p = (1 + above) / (1 + n_permutations)
         rows.append((name, number, observed[layer], np.mean(chance), p))
@@ -320,7 +319,7 @@ def _permuted_scores(
     pairs: LayerPairs,
     layer: int,
     labels: IntArray,
-    report: Callable[[int], None] | None = None,
+    progress: Counted | None = None,
 ) -> FloatArray:
     """(n_permutations,) held-out ρ, mean over folds, of one layer under permuted labels."""
     scores: list[float] = []
@@ -328,13 +327,9 @@ def _permuted_scores(
     for start in range(0, len(labels), step):
         permuted = permuted_pairs(pairs, layer, labels[start : start + step])
         scores += _fits(model, permuted).rho.mean(axis=1).tolist()
-        if report is not None:
-            report(len(scores))
+        if progress is not None:
+            progress(len(scores), len(labels))
     return np.array(scores)
-
-
-def _report_layer(progress: Counted, before: int, total: int, n: int) -> None:
-    progress(before + n, total)
 
 
 def _fits(model: Solver, pairs: LayerPairs) -> FoldFits:
@@ -359,14 +354,13 @@ def compute_score_chance(
         fits = None if entry.of_pairs else analysis.compute_fits(selection).fits
         pairs = LayerPairs.from_analysis(analysis, selection, store)
         stimuli = pairs.select_stimuli(analysis.stimuli)
-        over_groups = analysis.spec.folds_over == "sentences"
-        runs = presentation_runs(stimuli) if over_groups else None
+        moves_in_time = analysis.spec.folds_over == "sentences" and are_in_time(stimuli)
         table = score_above_chance(
             pairs,
             entry.model(),
             n_permutations=permutations,
             observed=None if fits is None else fits.rho.mean(axis=1),
-            in_time=() if runs is None else time_exchanges(stimuli, runs),
+            in_time=time_exchanges(stimuli) if moves_in_time else (),
             progress=part,
         )
         tables.append(table)

@@ -21,9 +21,9 @@ from mlem_core.measures.contributions import (
 )
 from mlem_core.pairs.columns import FeatureColumn
 from mlem_core.pairs.moment_sums import Target
-from mlem_core.pairs.moments import PairMoments, SetMoments
+from mlem_core.pairs.moments import LeftOutPairs, PairMoments, SetMoments
 from mlem_core.pairs.pair_columns import PairColumns
-from mlem_core.pairs.permuted_moments import PermutedFeature, SumsOfPairs
+from mlem_core.pairs.permuted_moments import ColumnSums, PermutedFeature
 
 # Numbers of the products of columns that are in memory together.
 CHUNK = 2**20
@@ -106,16 +106,11 @@ class PermutedContributions:
         step = max(1, CHUNK // (len(permuted.numbers) * len(self.columns)))
         for start in range(0, len(givers), step):
             some = slice(start, start + step)
-            of_columns = [each.sums() for each in sums.select_columns(some)]
-            for number, (first, second, targets, _) in enumerate(left_out):
-                if len(first):
-                    ranks = targets[moments.n_layers :]
-                    pairs = permuted.sums_of_pairs(some, first, second, ranks)
-                    of_columns[number] = of_columns[number].without(pairs)
+            of_columns = list(sums.select_columns(some))
             for fold in folds:
-                outside = _regular(self.outside[fold], permuted, of_columns[fold])
-                of_tested, means = of_columns[moments.n_folds + fold], self.inside[fold].rank_means
-                inside = _centred(of_tested.columns, of_tested.with_targets, means)
+                tests = moments.n_folds + fold
+                outside = _regular(self.outside[fold], of_columns[fold], left_out[fold])
+                inside = _inside(of_columns[tests], left_out[tests], self.inside[fold].rank_means)
                 for subset in beside[fold]:
                     added = _added(permuted, subset, *outside, inside)
                     terms[some] += added / len(beside[fold])
@@ -132,25 +127,48 @@ class PermutedContributions:
 
 
 def _regular(
-    moments: SetMoments, permuted: PermutedFeature, sums: SumsOfPairs
+    moments: SetMoments, sums: ColumnSums, left_out: LeftOutPairs
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Equations of the columns of permuted features, as those of `FoldEquations`.
 
-    From sums over the pairs outside a fold; `moments` are those of the true values.
+    From sums over the pairs outside a fold, without those that are left out there; `moments` are
+    those of the true values.
 
     Returns
     -------
     gram (n_permutations, n_columns, n_columns); products with the other columns (n_permutations,
     n_columns, n_others), and with the ranks (n_permutations, n_columns, n_layers)
     """
-    columns, gram, with_others = sums.columns, sums.gram, sums.with_others
-    gram -= columns[:, :, None] / max(sums.n_pairs, 1.0) * columns[:, None]
+    gram, with_others, n_pairs = sums.gram(), sums.with_others(), sums.n_pairs
+    columns, with_ranks = _without_pairs(sums, left_out)
+    if len(left_out.first):
+        permuted = replace(sums.permuted, givers=sums.permuted.givers[sums.some])
+        of_pairs = permuted.grams_of_pairs(left_out.first, left_out.second)
+        gram, with_others = gram - of_pairs[0], with_others - of_pairs[1]
+        n_pairs -= len(left_out.first)
+    gram -= columns[:, :, None] / max(n_pairs, 1.0) * columns[:, None]
     diagonal = np.einsum("poo->po", gram)
     constant = ~(diagonal > 0)
     diagonal += np.where(constant, 1.0, STABLE * diagonal)
-    with_others -= columns[:, :, None] * moments.means[permuted.others.numbers]
-    centred = _centred(columns, sums.with_targets, moments.rank_means)
+    with_others -= columns[:, :, None] * moments.means[sums.permuted.others.numbers]
+    centred = _centred(columns, with_ranks, moments.rank_means)
     return gram, with_others, np.where(constant[:, :, None], 0.0, centred)
+
+
+def _inside(sums: ColumnSums, left_out: LeftOutPairs, rank_means: FloatArray) -> FloatArray:
+    """(n_permutations, n_columns, n_layers) centred products over the pairs that test a fold."""
+    return _centred(*_without_pairs(sums, left_out), rank_means)
+
+
+def _without_pairs(sums: ColumnSums, left_out: LeftOutPairs) -> tuple[FloatArray, FloatArray]:
+    """Sums of the columns, and of their products with the ranks, without pairs of the same set."""
+    columns, with_ranks = sums.columns(), sums.of_pairs.with_targets
+    if not len(left_out.first):
+        return columns, with_ranks
+    permuted = replace(sums.permuted, givers=sums.permuted.givers[sums.some])
+    ranks = left_out.targets[len(left_out.targets) // 2 :]
+    of_pairs = permuted.sums_of_pairs(left_out.first, left_out.second, ranks)
+    return columns - of_pairs[0], with_ranks - of_pairs[1]
 
 
 def _centred(columns: FloatArray, with_ranks: FloatArray, rank_means: FloatArray) -> FloatArray:

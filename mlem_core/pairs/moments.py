@@ -43,7 +43,7 @@ from mlem_core.pairs.moment_sums import (
 )
 from mlem_core.pairs.pair_columns import ChosenColumns, PairColumns
 from mlem_core.pairs.ranks import correlations
-from mlem_core.stimuli.folds import fold_pairs
+from mlem_core.stimuli.folds import fold_pairs, number_of_folds
 
 
 class SetMoments(NamedTuple):
@@ -128,7 +128,7 @@ class PairMoments:
 
     @property
     def n_folds(self) -> int:
-        return int(fold_pairs(self.folds).max()) + 1
+        return number_of_folds(self.folds)
 
     @property
     def n_pairwise(self) -> int:

@@ -225,57 +225,39 @@ class PermutedFeature:
         return with_matrices, flat.sum(axis=1), gram, with_products
 
     def sums_of_pairs(
-        self, some: slice, first: IntArray, second: IntArray, targets: FloatArray
-    ) -> SumsOfPairs:
-        """Sums over some pairs under some of the permutations.
+        self, first: IntArray, second: IntArray, targets: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Sums over some pairs of the columns, and of their products with targets.
 
         Parameters
         ----------
         first, second : (n_pairs,) the stimuli
         targets : (n_targets, n_pairs)
+
+        Returns (n_permutations, n_columns); (n_permutations, n_targets, n_columns)
         """
-        numbers, others = self.numbers, self.others.numbers
+        sums = np.empty((len(self.givers), 1 + len(targets), len(self.numbers)))
         weights = np.concatenate((np.ones((1, len(first))), targets))
-        sums, gram, with_others = [], [], []
-        for givers in self.givers[some]:
+        for permutation, givers in enumerate(self.givers):
             columns = self.columns.with_values_of(givers, self.features)
-            values = columns.pair_values(first, second)
-            sums.append(weights @ values[:, numbers])
-            gram.append(values[:, numbers].T @ values[:, numbers])
-            with_others.append(values[:, numbers].T @ values[:, others])
-        stacked = np.stack(sums)
-        return SumsOfPairs(
-            len(first), stacked[:, 0], stacked[:, 1:], np.stack(gram), np.stack(with_others)
-        )
+            sums[permutation] = weights @ columns.pair_values(first, second)[:, self.numbers]
+        return sums[:, 0], sums[:, 1:]
 
+    def grams_of_pairs(self, first: IntArray, second: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Sums over some pairs of products of the columns with each other, and with the others.
 
-class SumsOfPairs(NamedTuple):
-    """Sums over some pairs, under n_permutations permutations of a feature.
+        Parameters are those of `sums_of_pairs`.
 
-    Attributes
-    ----------
-    n_pairs : their number
-    columns : (n_permutations, n_columns) of the columns of the feature
-    with_targets : (n_permutations, n_targets, n_columns) of their products with targets
-    gram : (n_permutations, n_columns, n_columns) of products of two of them
-    with_others : (n_permutations, n_columns, n_others) with the columns of other features
-    """
-
-    n_pairs: float
-    columns: FloatArray
-    with_targets: FloatArray
-    gram: FloatArray
-    with_others: FloatArray
-
-    def without(self, pairs: SumsOfPairs) -> SumsOfPairs:
-        """Sums without those over some of the pairs."""
-        return SumsOfPairs(
-            self.n_pairs - pairs.n_pairs,
-            self.columns - pairs.columns,
-            self.with_targets - pairs.with_targets,
-            self.gram - pairs.gram,
-            self.with_others - pairs.with_others,
-        )
+        Returns (n_permutations, n_columns, n_columns); (n_permutations, n_columns, n_others)
+        """
+        gram, with_others = [], []
+        for givers in self.givers:
+            permuted = self.columns.with_values_of(givers, self.features)
+            values = permuted.pair_values(first, second)
+            columns = values[:, self.numbers].T
+            gram.append(columns @ columns.T)
+            with_others.append(columns @ values[:, self.others.numbers])
+        return np.stack(gram), np.stack(with_others)
 
 
 class _PairSums(NamedTuple):
@@ -342,11 +324,10 @@ class ColumnSums(NamedTuple):
     basis_gram: FloatArray
     basis_with_others: FloatArray
 
-    def sums(self) -> SumsOfPairs:
-        """The sums, with other features too."""
+    @property
+    def n_pairs(self) -> float:
         n = float(self.basis_gram[0, 0, 0])
-        n_pairs, with_targets = n * (n - 1) / 2, self.of_pairs.with_targets
-        return SumsOfPairs(n_pairs, self.columns(), with_targets, self.gram(), self.with_others())
+        return n * (n - 1) / 2
 
     def columns(self) -> FloatArray:
         """(n_permutations, n_columns) of the columns of the permuted feature."""

@@ -34,7 +34,7 @@ from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.ranks import PairRanks, pair_ranks
 from mlem_core.pairs.scored_pairs import FoldPairsIndex, ScoredPairs
 from mlem_core.pairs.variance_shares import VarianceShares, variance_shares
-from mlem_core.stimuli.folds import fold_pairs
+from mlem_core.stimuli.folds import number_of_folds
 
 # All cores share a layer of more pairs: two at once would take twice the memory.
 LARGE = 2**24
@@ -181,7 +181,7 @@ class ComparedPairs:
     ) -> ComparedPairs:
         """Pairs that have these columns, all of them or those of a design."""
         design = design or PairDesign.complete(len(folds))
-        n_folds = int(fold_pairs(folds).max()) + 1
+        n_folds = number_of_folds(folds)
         tests = [
             FoldPairsIndex.from_columns(columns, np.flatnonzero(folds == fold), design)
             for fold in range(n_folds)

@@ -27,7 +27,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.text import many, plural, some
 from mlem_core.base.typing import IntArray
 from mlem_core.stimuli.columns import parse_number
-from mlem_core.stimuli.presentation import presentation_order, presentation_runs
+from mlem_core.stimuli.presentation import are_in_time, presentation_order, presentation_runs
 from mlem_core.stimuli.stimulus_set import SPLIT, StimulusSet, group_name
 
 FOLDS_OVER = ("sentences", "items", "both")
@@ -52,9 +52,8 @@ def stimulus_folds(stimuli: StimulusSet, over: str, n_folds: int, seed: int) -> 
     called, group = folds_over(stimuli, "sentences"), group_name(stimuli)
     if SPLIT in stimuli.table:
         return _given_folds(stimuli, n_folds, seed)
-    runs = presentation_runs(stimuli)
-    if over == "sentences" and runs is not None:
-        return _contiguous_folds(stimuli, runs, n_folds, seed)
+    if over == "sentences" and are_in_time(stimuli):
+        return _contiguous_folds(stimuli, n_folds, seed)
     if over != "both":
         return group_folds(fold_groups(stimuli, over), n_folds, seed, folds_over(stimuli, over))
     if n_folds > MOST_OVER_BOTH:
@@ -80,8 +79,9 @@ def stimulus_folds(stimuli: StimulusSet, over: str, n_folds: int, seed: int) -> 
     return folds
 
 
-def _contiguous_folds(stimuli: StimulusSet, runs: IntArray, n_folds: int, seed: int) -> IntArray:
+def _contiguous_folds(stimuli: StimulusSet, n_folds: int, seed: int) -> IntArray:
     """Folds of whole runs where there are as many, else of neighbouring blocks."""
+    runs = presentation_runs(stimuli)
     has_enough = most_folds(runs, None) >= n_folds
     units = runs if has_enough else stimuli.groups
     # Numbered in the order of presentation.
@@ -138,6 +138,11 @@ def folds_over(stimuli: StimulusSet, over: str) -> str:
 def tested(folds: IntArray, n_folds: int) -> IntArray:
     """Number of stimuli that each fold tests (n_folds,), by the fold of each (n_stimuli,)."""
     return np.bincount(folds[folds >= 0], minlength=n_folds)
+
+
+def number_of_folds(folds: IntArray) -> int:
+    """Number of folds by the fold of each stimulus (n_stimuli,), see the module."""
+    return int(fold_pairs(folds).max()) + 1
 
 
 def fold_pairs(folds: IntArray) -> IntArray:

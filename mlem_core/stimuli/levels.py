@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.stimuli.presentation import presentation_order, presentation_runs
+from mlem_core.stimuli.presentation import are_in_time, presentation_order, presentation_runs
 from mlem_core.stimuli.stimulus_set import (
     UNIT,
     StimulusSet,
@@ -239,7 +239,7 @@ def exchanges(
     folds : (n_stimuli,) see `mlem_core.stimuli.folds`; stimuli exchange values inside theirs
 
     Returns those of every unit that nearly settles the feature, first of units that settle it, and
-    that of stimuli where none does.
+    that of stimuli where none does; of stimuli in time `time_exchanges` too.
     """
     units = recurring_units(stimuli)
     agreement = unit_agreement(stimuli, feature)
@@ -250,19 +250,18 @@ def exchanges(
     ]
     if not ways or ways[0].agreement < 1.0:
         ways.insert(0, stimulus_exchange(folds))
-    runs = presentation_runs(stimuli)
-    if runs is not None:
-        ways += time_exchanges(stimuli, runs)
+    if are_in_time(stimuli):
+        ways += time_exchanges(stimuli)
     return tuple(ways)
 
 
-def time_exchanges(stimuli: StimulusSet, runs: IntArray) -> tuple[TimeExchange, TimeExchange]:
+def time_exchanges(stimuli: StimulusSet) -> tuple[TimeExchange, TimeExchange]:
     """Two ways in which values move in time: blocks change their order, and all are shifted.
 
     Of few blocks a shift has few different outcomes; a new order of blocks breaks what lasts longer
     than they do. So the larger chance of the two counts.
     """
-    order = presentation_order(stimuli)
+    runs, order = presentation_runs(stimuli), presentation_order(stimuli)
     length = round(len(runs) / (int(stimuli.groups.max()) + 1))
     return (
         TimeExchange(runs[order], order, stimuli.groups[order]),

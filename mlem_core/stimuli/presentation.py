@@ -23,6 +23,7 @@ from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.stimuli.stimulus_set import (
     BLOCK,
     ORDER,
+    PRESENTED,
     RUN,
     SESSION,
     StimulusSet,
@@ -63,14 +64,17 @@ def presented_cells(cells: Sequence[str | None], column: str, role: str) -> list
     return list(texts)
 
 
-def presentation_runs(stimuli: StimulusSet) -> IntArray | None:
-    """(n_stimuli,) the run of each stimulus, from 0; None where nothing says when they came."""
+def are_in_time(stimuli: StimulusSet) -> bool:
+    """Whether the table says when stimuli came."""
+    return any(name in stimuli.table for name in (*PRESENTED, ORDER))
+
+
+def presentation_runs(stimuli: StimulusSet) -> IntArray:
+    """(n_stimuli,) the run of each stimulus, from 0; without runs they are all of one."""
     names = [name for name in (SESSION, RUN) if name in stimuli.table]
-    if names:
-        return np.asarray(stimuli.table.groupby(names, sort=False).ngroup(), dtype=np.int64)
-    if ORDER in stimuli.table or BLOCK in stimuli.table:
+    if not names:
         return np.zeros(len(stimuli), dtype=np.int64)
-    return None
+    return np.asarray(stimuli.table.groupby(names, sort=False).ngroup(), dtype=np.int64)
 
 
 def presentation_times(stimuli: StimulusSet) -> FloatArray:
@@ -82,9 +86,7 @@ def presentation_times(stimuli: StimulusSet) -> FloatArray:
 
 def presentation_order(stimuli: StimulusSet) -> IntArray:
     """(n_stimuli,) row numbers in the order of presentation, one run after the other."""
-    runs = presentation_runs(stimuli)
-    times = presentation_times(stimuli)
-    return np.lexsort((times, np.zeros(len(stimuli)) if runs is None else runs))
+    return np.lexsort((presentation_times(stimuli), presentation_runs(stimuli)))
 
 
 def parse_lag(text: str) -> str:
@@ -112,7 +114,6 @@ def times_in_lags(stimuli: StimulusSet, lag: str) -> FloatArray | None:
         return None
     length, unit = float(match[1]), match[2]
     runs = presentation_runs(stimuli)
-    runs = np.zeros(len(stimuli), dtype=np.int64) if runs is None else runs
     if unit:
         if ORDER not in stimuli.table:
             raise InputError(
@@ -148,7 +149,6 @@ def with_blocks(stimuli: StimulusSet, length: int = 0) -> StimulusSet:
         )
     length = length or max(1, n // BLOCKS)
     runs = presentation_runs(stimuli)
-    runs = np.zeros(n, dtype=np.int64) if runs is None else runs
     order = presentation_order(stimuli)
     sizes = np.bincount(runs)
     place = np.empty(n, dtype=np.int64)

@@ -134,7 +134,7 @@ def test_labels_are_shifted_inside_runs_by_a_block_at_least(tmp_path):
     onsets = np.tile(np.arange(50)[::-1], 4)
     stimuli = read(tmp_path, table(run=RUNS, when=onsets), roles={"when": "order"})
     values, order = stimuli.values("size"), presentation_order(stimuli)
-    of_blocks, shift = time_exchanges(stimuli, presentation_runs(stimuli))
+    of_blocks, shift = time_exchanges(stimuli)
     assert of_blocks.moved(values) == shift.moved(values) == 1
     assert shift.n_labellings(values) == pytest.approx((51.0 - 2 * shift.least) ** 4)
     for givers in shift.draw(200, np.random.default_rng(0)):
@@ -147,7 +147,7 @@ def test_labels_are_shifted_inside_runs_by_a_block_at_least(tmp_path):
 
 def test_blocks_change_their_order_inside_runs_and_stay_as_they_are(tmp_path):
     stimuli = read(tmp_path, table(run=RUNS, trial=np.tile(np.arange(50), 4)))
-    way, _ = time_exchanges(stimuli, presentation_runs(stimuli))
+    way, _ = time_exchanges(stimuli)
     sizes = np.bincount(presentation_runs(stimuli)[np.unique(stimuli.groups, return_index=True)[1]])
     expected = np.prod([math.factorial(size) for size in sizes])
     assert way.n_labellings(stimuli.values("size")) == pytest.approx(expected)
