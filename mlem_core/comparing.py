@@ -132,9 +132,9 @@ def compare(
     ['animal', 'size']
     """
     regions = {} if subjects is None else subjects
-    for given in (arrays, regions):
-        if not isinstance(given, Mapping) or not (arrays or regions):
-            raise InputError(f"found {type(given).__name__} for arrays; expected {{name: array}}.")
+    for named in (arrays, regions):
+        if not isinstance(named, Mapping) or not (arrays or regions):
+            raise InputError(f"found {type(named).__name__} for arrays; expected {{name: array}}.")
     for name in distances:
         check_choice("array of distances", name, [*arrays, *regions])
     stimuli, folder = _stimuli(X), ScratchFolder("compare")

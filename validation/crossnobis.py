@@ -149,7 +149,7 @@ def tasks(quick: bool) -> list[Task]:
     return [task for task in parts if not quick or task.arguments[1][2] < UNITS[-1]]
 
 
-def of_crossnobis(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+def tables_from(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Mean and standard error over data sets: a row a design, a column a scheme."""
     design = ["noise", "repetitions", "stimuli", "units"]
     places = pd.MultiIndex.from_frame(rows[design].drop_duplicates())

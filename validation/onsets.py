@@ -124,7 +124,7 @@ def tasks(quick: bool) -> list[Task]:
     return parts
 
 
-def of_onsets(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+def tables_from(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """How often there are onsets, and how often their intervals hold the truth."""
     table = []
     for (shape, subjects), cell in rows.groupby(["shape", "subjects"], sort=False):

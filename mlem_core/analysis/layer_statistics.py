@@ -135,12 +135,7 @@ def layer_statistics(
             pairs = replace(statistics.pairs, missing=places)
             statistics = statistics._replace(pairs=pairs, notes=[note, *statistics.notes])
         if times is not None:
-            untested = statistics.pairs.moments.untested
-            n_near = 0 if untested is None else int(untested.near.sum())
-            note = (
-                f"Stimuli that came closer to each other than {spec.lag} are no pair: "
-                f"{n_near:,} of {design.n_pairs:,}."
-            )
+            note = _lag_note(statistics.pairs, spec.lag, design.n_pairs)
             statistics = statistics._replace(notes=[note, *statistics.notes])
         give_back_memory()
         return statistics
@@ -186,6 +181,16 @@ def _check_lag(compared: ComparedPairs, lag: str) -> None:
             f"the lag {lag} leaves fold {np.argmin(counts)} with {many(min(counts), 'pair')}; each "
             f"fold needs at least {FEWEST_TESTED}, so choose a shorter lag or fewer folds."
         )
+
+
+def _lag_note(pairs: PairStatistics, lag: str, n_compared: int) -> str:
+    """How many of the compared pairs a lag leaves out, in a sentence."""
+    untested = pairs.moments.untested
+    n_near = 0 if untested is None else int(untested.near.sum())
+    return (
+        f"Stimuli that came closer to each other than {lag} are no pair: "
+        f"{n_near:,} of {n_compared:,}."
+    )
 
 
 def _join_layers(

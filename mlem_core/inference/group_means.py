@@ -51,8 +51,8 @@ def mean_estimate(
         freedom.append(min(sizes) - 1)
         if counted_once:
             # What the stimuli change in each member beyond what they change in all.
-            own = standard_error(left - means[:, None], sizes) ** 2
-            shared = own.sum(axis=0) / (n * (n - 1))
+            of_members = standard_error(left - means[:, None], sizes) ** 2
+            shared = of_members.sum(axis=0) / (n * (n - 1))
     parts = np.stack(variances)
     total = np.maximum(parts.sum(axis=0) - shared, parts.max(axis=0))
     degrees = np.maximum(_degrees(total, parts, np.array(freedom)), max(1, min(freedom)))

@@ -215,7 +215,7 @@ def match_rows(
             failures.append(error)
             continue
         if matched is not None:
-            rows = [places[own] for own in matched[1]]
+            rows = [places[group] for group in matched[1]]
             match = _Match(label, matched[0], rows, len(label.texts))
             candidates.setdefault(label.folder, []).append(match)
         elif label.name == FIRST_NAME:
@@ -234,11 +234,11 @@ def match_rows(
             f"{file} has rows of {len(names)} subjects ({some(names, 5)}); say which is read "
             "(--subject NAME=all, or its number)."
         )
-    matches = {folder: _chosen(file, found) for folder, found in candidates.items()}
+    matches = {folder: _best_match(file, matches_of) for folder, matches_of in candidates.items()}
     return MatchedRows(matches, tuple(_notes(file, matches, labels)), bool(names))
 
 
-def _chosen(file: str, matches: Sequence[_Match]) -> _Match:
+def _best_match(file: str, matches: Sequence[_Match]) -> _Match:
     """The one match; of several that differ that of the labels called as the column is."""
     first, *others = sorted(matches, key=lambda match: match.labels.name != match.column)
     for match in others if first.labels.name != first.column else ():

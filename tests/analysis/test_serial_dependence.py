@@ -46,8 +46,8 @@ def dependence_of(folder, rng, strength, design="blocks", **columns):
 @pytest.mark.parametrize("design", ["blocks", "trials", "sorted"])
 def test_independent_trials_are_not_named_however_they_are_sorted(tmp_path, design):
     for seed in range(10):
-        found = dependence_of(tmp_path, np.random.default_rng(seed), 0.0, design)
-        assert not found.is_there and found.sentence == ""
+        dependence = dependence_of(tmp_path, np.random.default_rng(seed), 0.0, design)
+        assert not dependence.is_there and dependence.sentence == ""
 
 
 @pytest.mark.parametrize("design", ["blocks", "trials", "sorted"])
@@ -56,10 +56,10 @@ def test_a_drift_is_named_with_blocks_that_are_as_long_as_it_lasts(
     tmp_path, design, strength, least, most
 ):
     for seed in range(4):
-        found = dependence_of(tmp_path, np.random.default_rng(seed), strength, design)
-        assert found.is_there
-        assert least <= found.block_length <= most
-        assert f"--blocks {found.block_length}" in found.sentence
+        dependence = dependence_of(tmp_path, np.random.default_rng(seed), strength, design)
+        assert dependence.is_there
+        assert least <= dependence.block_length <= most
+        assert f"--blocks {dependence.block_length}" in dependence.sentence
 
 
 def test_distances_are_looked_up_and_runs_are_compared_inside(tmp_path):
@@ -67,10 +67,10 @@ def test_distances_are_looked_up_and_runs_are_compared_inside(tmp_path):
     stimuli_path, path = made(tmp_path, rng, 0.6, run=np.repeat(["a", "b"], 100))
     stimuli, rows = read_csv(stimuli_path), np.load(path)["V1"]
     np.savez(tmp_path / "d.npz", V1=np.linalg.norm(rows[:, None] - rows, axis=2))
-    given = from_file(tmp_path / "d.npz", stimuli, name="brain", distances=True)
+    distances = from_file(tmp_path / "d.npz", stimuli, name="brain", distances=True)
     of_rows = serial_dependence(from_file(path, stimuli, name="brain"), stimuli)
     np.testing.assert_allclose(
-        serial_dependence(given, stimuli).nearness, of_rows.nearness, atol=1e-6
+        serial_dependence(distances, stimuli).nearness, of_rows.nearness, atol=1e-6
     )
 
 

@@ -118,8 +118,8 @@ def compare_models(
                 for at, end in ((a, "_a"), (b, "_b"))
             ]
             apart = Left(left.without[..., a] - left.without[..., b], left.sizes)
-            found = _estimate(values[:, a] - values[:, b], apart)
-            tests = {"difference": found.value, **found.columns("lower", "upper", "p")}
+            difference = _estimate(values[:, a] - values[:, b], apart)
+            tests = {"difference": difference.value, **difference.columns("lower", "upper", "p")}
             differences.append(pd.concat(both, axis=1).assign(**place, **tests))
     no_pairs = pd.DataFrame(columns=DIFFERENCES)
     return ModelComparison(
@@ -176,11 +176,11 @@ def _to_ceiling(
     group, number = place
     of_group = (ceilings.table["group"] == group) & (ceilings.table["layer"] == number)
     rows = of_group.to_numpy()
-    own, without = ceilings.table["lower"].to_numpy()[rows], ceilings.without[:, rows]
+    by_subject, without = ceilings.table["lower"].to_numpy()[rows], ceilings.without[:, rows]
     # Of many stimuli those of subjects are from a sample.
-    moved = lower - own.mean()
+    moved = lower - by_subject.mean()
     apart = Left((without + moved)[..., None] - left.without, left.sizes)
-    return (own + moved)[:, None] - values, apart
+    return (by_subject + moved)[:, None] - values, apart
 
 
 def _estimate(values: FloatArray, left: Left | None) -> Estimate:

@@ -165,12 +165,12 @@ def draw_group_rdms(context: FigureContext) -> RenderedFigure | None:
     rdms, analysis = RDMS.find(context), context.analysis
     if rdms is None:
         return None
-    groups, chosen = subject_layers(analysis), {*context.selection.layers}
-    groups = {place: layers for place, layers in groups.items() if {*layers} <= chosen}
+    groups, selected = subject_layers(analysis), {*context.selection.layers}
+    groups = {place: layers for place, layers in groups.items() if {*layers} <= selected}
     at = [
         k
         for k, layer in enumerate(rdms.layers)
-        if layer in (groups if k < rdms.n_groups else chosen)
+        if layer in (groups if k < rdms.n_groups else selected)
     ]
     if not at or at[0] >= rdms.n_groups:
         return None

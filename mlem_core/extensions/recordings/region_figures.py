@@ -87,16 +87,18 @@ def courses(
                 drawn.append(scatter(line["time"], at, mode="lines+markers", **look, **named))
             if onsets is None:
                 continue
-            own = onsets[(onsets["recording"] == name) & (onsets["feature"] == series)].dropna()
+            marks = onsets[(onsets["recording"] == name) & (onsets["feature"] == series)].dropna()
             hover = [
                 f"<b>{label}</b><br>onset {as_number(row.onset, 1)}<br>"
                 f"{interval(row.lower, row.upper)}"
-                for row in own.itertuples()
+                for row in marks.itertuples()
             ]
             look = {"marker": {"symbol": "triangle-up", "size": 12, "color": color}}
-            look["error_x"] = error_bar(own["onset"], own["lower"], own["upper"], thickness=1.5)
-            half = [line["value"].max() / 2] * len(own)
-            drawn.append(scatter(own["onset"], half, hover, **look, **named))
+            look["error_x"] = error_bar(
+                marks["onset"], marks["lower"], marks["upper"], thickness=1.5
+            )
+            half = [line["value"].max() / 2] * len(marks)
+            drawn.append(scatter(marks["onset"], half, hover, **look, **named))
         traces += place_in_panel(ref, drawn)
         if not timed:
             layout[f"xaxis{ref}"] |= named_layers(
@@ -239,10 +241,10 @@ def _regions_by_layers(
 ) -> pd.DataFrame:
     """A row a region and model: RSA of each layer over all pairs, the best layer in bold."""
     layers = layers[layers["recording"].isin(best["recording"])]
-    chosen = {tuple(row) for row in best[["recording", "region", "model", "layer"]].to_numpy()}
+    best_at = {tuple(row) for row in best[["recording", "region", "model", "layer"]].to_numpy()}
     by = ["recording", "region", "model", "layer"]
     cells = [
-        f"**{as_number(rsa, 2)}**" if tuple(at) in chosen else as_number(rsa, 2)
+        f"**{as_number(rsa, 2)}**" if tuple(at) in best_at else as_number(rsa, 2)
         for at, rsa in zip(layers[by].to_numpy(), layers["rsa"], strict=True)
     ]
     wide = layers.assign(cell=cells).pivot(index=by[:3], columns="layer", values="cell").fillna("")

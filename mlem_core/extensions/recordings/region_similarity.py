@@ -54,7 +54,7 @@ class Recording(NamedTuple):
     subjects: tuple[str, ...]
     layers: tuple[int, ...]
 
-    def of_subjects(self) -> list[list[Layer]]:
+    def layers_by_subject(self) -> list[list[Layer]]:
         """The layers of each subject."""
         return [[(subject, number) for number in self.layers] for subject in self.subjects]
 
@@ -131,7 +131,9 @@ def compute_region_similarity(
             f"{'no layer' if recordings else 'none'}; say what the layers of a file are with "
             "--axis NAME=region or --axis NAME=time:ms, beside a model."
         )
-    of_recordings = [layer for each in recordings for of in each.of_subjects() for layer in of]
+    of_recordings = [
+        layer for each in recordings for of in each.layers_by_subject() for layer in of
+    ]
     size = n_pairs(min(len(analysis.stimuli), MOST)) * len((*layers, *of_recordings))
     check_memory(28 * size, "RSA of layers and regions", "choose fewer layers")
     selection = analysis.select(layers=[*layers, *of_recordings])
@@ -147,7 +149,7 @@ def compute_region_similarity(
     progress = counting(context.report, "layers against regions", "recordings")
     all_layers, best = [], []
     for recording in counted(recordings, len(recordings), progress):
-        places = [[place[layer] for layer in of] for of in recording.of_subjects()]
+        places = [[place[layer] for layer in of] for of in recording.layers_by_subject()]
         compared = _compare(analysis, pairs, len(layers), places, permutations)
         index = pd.DataFrame({"recording": recording.name, "region": recording.layers})
         of_layers = pd.DataFrame(layers, columns=["model", "layer"])
@@ -183,8 +185,8 @@ class _Compared(NamedTuple):
 
     def best_layers(self, at: IntArray, numbers: IntArray, index: pd.DataFrame) -> pd.DataFrame:
         """`index` with the columns of `RegionSimilarity.best`, of the layers `at` these places."""
-        chosen = self.halves[:, :, :, at].mean(axis=2).argmax(axis=2)
-        is_chosen = chosen[:, :, None] == np.arange(len(at))[:, None]
+        choices = self.halves[:, :, :, at].mean(axis=2).argmax(axis=2)
+        is_chosen = choices[:, :, None] == np.arange(len(at))[:, None]
         # What one half chose, in the other.
         other = np.where(is_chosen[:, ::-1, None], self.halves[:, :, :, at], 0.0).sum(axis=3)
         shares = is_chosen.mean(axis=(0, 1))

@@ -53,19 +53,19 @@ def _list_rsatoolbox(path: Path) -> Arrays:
     """The RDMs of a file, or the responses of a data set; a layer a point in time."""
     with optional_package("h5py", path).File(path, "r") as file:
         groups = {name: _descriptors(file, name) for name in file if name.endswith("_descriptors")}
-        whole = "dissimilarities" if "dissimilarities" in file else "measurements"
-        if whole not in file or len(file[whole].shape) < 2:
+        values = "dissimilarities" if "dissimilarities" in file else "measurements"
+        if values not in file or len(file[values].shape) < 2:
             raise InputError(
                 f"{path.name} is of rsatoolbox and holds no RDMs and no data set; save one with "
                 "save(file, file_type='hdf5')."
             )
-        array = dataset_array(path, whole, file[whole])
+        array = dataset_array(path, values, file[values])
     for name, texts in groups.get(
-        "pattern_descriptors" if whole == "dissimilarities" else "obs_descriptors", {}
+        "pattern_descriptors" if values == "dissimilarities" else "obs_descriptors", {}
     ).items():
         if name != "index":
             yield name, labels(texts)
-    if whole == "dissimilarities":
+    if values == "dissimilarities":
         yield from _rdms(array, groups.get("rdm_descriptors", {}))
     elif len(array.shape) == 3:
         times = groups.get("time_descriptors", {}).get("time", [*map(str, range(array.shape[2]))])

@@ -67,7 +67,7 @@ def compute_time_course(context: SelectionContext, permutations: int = PERMUTATI
         )
     importances, onsets = [], []
     for recording in recordings:
-        layers = tuple(layer for of in recording.of_subjects() for layer in of)
+        layers = tuple(layer for of in recording.layers_by_subject() for layer in of)
         of_layers = context.reselect(layers=layers)
         null = IMPORTANCE_NULL.find(of_layers, permutations=permutations)
         if null is None:
@@ -102,7 +102,7 @@ def _importances(context: SelectionContext, recording: Recording) -> tuple[Float
     """(n_subjects, n_regions, n_features) importances, and their mean without each block."""
     target = fitted_target(context.selection.estimator)
     values, without = [], []
-    for layers in recording.of_subjects():
+    for layers in recording.layers_by_subject():
         subject = context.reselect(layers=tuple(layers))
         check_blocks(context.analysis, subject.selection)
         fits = FITS.get(subject)

@@ -65,7 +65,7 @@ def compute_halves(context: SelectionContext) -> Halves:
     analysis, selection = context.analysis, context.selection
     halves = draw_all_halves(analysis)
     estimator = "ridge" if estimator_named(selection.estimator).slow else selection.estimator
-    columns, whole = selected_columns(analysis, selection), analysis.design
+    columns, design_of_all = selected_columns(analysis, selection), analysis.design
     models = dict.fromkeys(model for model, _ in analysis.layers)
     sources = {
         model: get_representations(analysis, model, context.required_store) for model in models
@@ -75,8 +75,8 @@ def compute_halves(context: SelectionContext) -> Halves:
     for rows in counted(halves, len(halves), progress):
         design = PairDesign.complete(
             len(rows),
-            None if whole.items is None else whole.items[rows],
-            None if whole.times is None else whole.times[rows],
+            None if design_of_all.items is None else design_of_all.items[rows],
+            None if design_of_all.times is None else design_of_all.times[rows],
         )
         statistics = pair_statistics(
             ComparedPairs.from_columns(columns.select_stimuli(rows), analysis.folds[rows], design),
