@@ -134,10 +134,11 @@ class StimulusSet:
 
     @cached_property
     def identity(self) -> str:
-        """`digest`, and where not all letters are ASCII the version of the rule by which words are
-        compared: results in a store depend on both."""
-        ascii_only = all(map(str.isascii, self.sentences))
-        return self.digest if ascii_only else f"{self.digest} words 2"
+        """`digest` and the versions of rules that results in a store depend on: that by which words
+        are compared where not all letters are ASCII, and that runs and blocks stay together."""
+        words = "" if all(map(str.isascii, self.sentences)) else " words 2"
+        is_presented = any(name in self.table for name in PRESENTED)
+        return f"{self.digest}{words}{' presented 1' * is_presented}"
 
     @property
     def shape(self) -> tuple[int, int]:

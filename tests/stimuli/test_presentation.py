@@ -76,6 +76,12 @@ def test_stimuli_in_time_survive_being_written(tmp_path):
     assert again.groups.tolist() == stimuli.groups.tolist()
 
 
+def test_results_of_a_unit_called_run_are_not_those_of_runs_that_stay_together(tmp_path):
+    in_runs, plain = read(tmp_path, table(run=RUNS)), read(tmp_path, table(scene=RUNS))
+    assert in_runs.identity != in_runs.digest
+    assert plain.identity == plain.digest
+
+
 def test_words_of_a_sentence_stay_in_one_block():
     rows = [
         (f"the cat {n} sat on a mat", index, "noun" if index in (1, 6) else "other", n * 7 + index)
