@@ -117,3 +117,19 @@ def test_a_waterfall_runs_from_0_to_the_similarity_with_its_intervals():
     drawn = first.to_json()
     first.update_layout(margin_t=99).update_yaxes(range=[0, 1])
     assert waterfall(sure, FEATURES).to_json() == drawn
+
+
+def test_a_model_with_one_layer_has_a_bar_a_feature():
+    importance = mean_importance()
+    importance = importance[(importance["model"] == "a") | (importance["layer"] == 1)]
+    table = find_intervals(importance)
+    figure = profiles(importance, scores_of(importance), FEATURES, intervals=table)
+    bars = [trace for trace in figure.data if trace.type == "bar"]
+    of_b = importance[importance["model"] == "b"].groupby("feature")["importance"].mean()
+    assert [bar.name for bar in bars] == list(figure.layout.xaxis2.ticktext)
+    for place, (bar, feature) in enumerate(zip(bars, FEATURES, strict=True)):
+        assert list(bar.x) == [place] and bar.y[0] == pytest.approx(of_b[feature])
+        assert bar.error_y.array[0] == pytest.approx(0.3)
+        assert bar.error_y.arrayminus[0] == pytest.approx(0.1)
+    is_filled = [bar.marker.line.width is None for bar in bars]
+    assert is_filled == [feature != "pos" for feature in FEATURES]
