@@ -84,8 +84,8 @@ def profiles(
 
     Lines are means over folds; bands are the intervals, or ± 1 standard deviation where there are
     none. A model with one layer has bars instead, a feature each. A mark is open where the
-    corrected p of its importance is above 0.05. The held-out ρ (dashed) and
-    the ceiling (dotted) are in grey.
+    corrected p of its importance is above 0.05. The held-out ρ (dashed) and the ceiling (dotted)
+    are in grey.
     """
     models, titles, rows = family_rows(list(dict.fromkeys(importance["model"])), across)
     layout, places = panel_layout(titles, height=360, rows=rows)
@@ -117,12 +117,8 @@ def profiles(
                 drawn += _score_traces(line, key, called)
         flagged = {layer: why for (name, layer), why in flags.items() if name == model}
         if flagged:
-            hover = [f"<b>{called[n]}</b><br>flagged: {wrapped(why)}" for n, why in flagged.items()]
-            look = {"symbol": "triangle-up-open", "size": 8, "color": WARNING}
-            named = {"name": "flagged", "legendgroup": "flagged", "cliponaxis": False}
-            heights = [highest] * len(flagged)
             at = [sides.mean()] if is_single else list(flagged)
-            drawn.append(scatter(at, heights, hover, marker=look, **named))
+            drawn.append(_flag_marks(at, highest, flagged, called))
         traces += place_in_panel(ref, drawn)
         axis = named_layers(whole_layers(numbers), model, numbers)
         title = axis_title(model)
@@ -139,6 +135,16 @@ def profiles(
         layout[f"yaxis{ref}"]["title"]["text"] = title if first else None
     # Checking each property would take half of the time; the tests check them.
     return go.Figure(once_in_legend(traces), layout, _validate=False)
+
+
+def _flag_marks(
+    x: Sequence[float], height: float, flagged: Mapping[int, str], called: Mapping[int, str]
+) -> Trace:
+    """Triangles above the layers that are to be read with care."""
+    hover = [f"<b>{called[n]}</b><br>flagged: {wrapped(why)}" for n, why in flagged.items()]
+    look = {"symbol": "triangle-up-open", "size": 8, "color": WARNING}
+    named = {"name": "flagged", "legendgroup": "flagged", "cliponaxis": False}
+    return scatter(x, [height] * len(flagged), hover, marker=look, **named)
 
 
 class Line(NamedTuple):

@@ -100,17 +100,10 @@ def methods_paragraph(
         item="item" if of_no_text else "word or item",
         items="items" if of_no_text else "words or other items",
         **_features(manifest, results, names),
-        models=[
-            _model(name, facts, layers[name], names, name in spec.precomputed)
-            for name, facts in models.items()
-            if name not in spec.subject_names
-        ],
-        subjects=_subjects(models, layers, analysis, names),
-        all_given=spec.distance == PRECOMPUTED or {*models} <= {*spec.precomputed},
+        **_systems(models, layers, analysis, names),
         pooling=sorted({str(facts["pooling"]) for facts in models.values() if "file" not in facts}),
         special_tokens=sorted({str(choice["choice"]) for choice in special_tokens}),
         distance=distance_named(spec.distance).phrase,
-        given=[names.model(name) for name in spec.precomputed if name in models],
         n_terms=results.weights["feature"].nunique(),
         **_draws(analysis, chosen),
         estimator=_estimator(estimator, interactions) + said_of_choice(manifest, estimator),
@@ -229,6 +222,23 @@ def _escaped(part: str, escaped: Callable[[str], str] = escape) -> str:
     """Escaped for LaTeX, or for Markdown, with the space at its ends."""
     begin, end = (" " * (part[at : at + 1 or None] == " ") for at in (0, -1))
     return f"{begin}{escaped(part)}{end}"
+
+
+def _systems(
+    models: Mapping[str, Mapping[str, Any]], layers: Any, analysis: Analysis, names: Names
+) -> dict[str, Any]:
+    """The models, the subjects, and which of them came as distances."""
+    spec = analysis.spec
+    return {
+        "models": [
+            _model(name, facts, layers[name], names, name in spec.precomputed)
+            for name, facts in models.items()
+            if name not in spec.subject_names
+        ],
+        "subjects": _subjects(models, layers, analysis, names),
+        "given": [names.model(name) for name in spec.precomputed if name in models],
+        "all_given": spec.distance == PRECOMPUTED or {*models} <= {*spec.precomputed},
+    }
 
 
 def _subjects(
