@@ -124,6 +124,7 @@ def profiles(
         title = axis_title(model)
         if is_single:
             axis = {"tickvals": list(range(len(labels))), "ticktext": labels, "range": [*sides]}
+            axis["showgrid"] = False
             title = layer_in_model((model, numbers.iloc[0]))
         layout[f"xaxis{ref}"] |= axis
         layout[f"xaxis{ref}"]["title"]["text"] = title

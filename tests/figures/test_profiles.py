@@ -33,6 +33,28 @@ def test_profiles_draw_the_means_and_spreads_over_folds():
         np.testing.assert_allclose(named(figure, CEILING)[number].y, fits["ceiling"].mean())
 
 
+def test_a_model_with_one_layer_has_bars_in_the_place_of_points():
+    importance = mean_importance()
+    importance = importance[(importance["model"] == "a") & (importance["layer"] == 1)]
+    scores = scores_of(importance)
+    means = importance.groupby("feature")["importance"].agg(["mean", "std"])
+    figure = profiles(importance, scores, FEATURES)
+    bars = {bar.legendgroup: bar for bar in figure.data if bar.type == "bar"}
+    assert {*bars} == {*means.index}
+    for place, feature in enumerate(FEATURES):
+        if feature in bars:
+            assert list(bars[feature].x) == [place]
+            np.testing.assert_allclose(bars[feature].y, [means.loc[feature, "mean"]])
+            np.testing.assert_allclose(bars[feature].error_y.array, [means.loc[feature, "std"]])
+    assert list(figure.layout.xaxis.ticktext) == FEATURES
+    (rho,) = named(figure, ACCURACY)
+    np.testing.assert_allclose(rho.y, [scores["rho"].mean()] * 2)
+    tested = profiles(importance, scores, FEATURES, intervals=find_intervals(mean_importance()))
+    (bar,) = [bar for bar in tested.data if bar.type == "bar" and bar.legendgroup == "pos"]
+    # p = .2: it is open.
+    assert bar.marker.line.width and "p = .200" in bar.hovertext[0]
+
+
 def find_intervals(importance):
     """0.1 below and 0.3 above each mean; `pos` in layer 1 is not above 0 for sure."""
     each = importance.groupby(["model", "layer", "feature"], sort=False)["importance"].mean()

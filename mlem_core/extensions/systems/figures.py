@@ -86,7 +86,8 @@ def system_figure(
 
 def _count_systems(of: Systems) -> str:
     groups = len({*of.groups})
-    return f"{many(len(of.names), 'system')}" + f" in {groups} groups" * (groups < len(of.names))
+    systems = many(len(of.names), "subject" if of.summary.only_subjects else "system")
+    return systems + f" in {many(groups, 'group')}" * (groups < len(of.names))
 
 
 @system_figure(
