@@ -181,6 +181,12 @@ class ModelSource:
     )
 
     @property
+    def subject_names(self) -> frozenset[str]:
+        """Systems that are subjects of a file."""
+        every = (EVERY, NO_SUBJECTS)
+        return frozenset(name for name, subject in self.subjects if subject not in every)
+
+    @property
     def extraction(self) -> ExtractionOptions:
         """Options for taking hidden states from the models."""
         return ExtractionOptions(

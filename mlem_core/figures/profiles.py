@@ -83,8 +83,9 @@ def profiles(
     bands : grey ones behind the lines
 
     Lines are means over folds; bands are the intervals, or ± 1 standard deviation where there are
-    none. A mark is open where the corrected p of its importance is above 0.05. The held-out ρ
-    (dashed) and the ceiling (dotted) are in grey.
+    none. A model with one layer has bars instead, a feature each. A mark is open where the
+    corrected p of its importance is above 0.05. The held-out ρ (dashed) and the ceiling (dotted)
+    are in grey.
     """
     models, titles, rows = family_rows(list(dict.fromkeys(importance["model"])), across)
     layout, places = panel_layout(titles, height=360, rows=rows)
@@ -97,24 +98,36 @@ def profiles(
         numbers = importance.loc[importance["model"] == model, "layer"]
         called = {n: f"{model_name(model)}, {layer_in_model((model, n))}" for n in set(numbers)}
         drawn: list[Trace] = []
+        is_single = len(called) == 1
         for place, name in enumerate(features):
             if (line := lines.get((model, "importance", name))) is not None:
-                drawn += _feature_traces(line, name, labels[place], called, unit, place)
+                feature_traces = _feature_bar if is_single else _feature_traces
+                drawn += feature_traces(line, name, labels[place], called, unit, place)
+        sides = np.array([-0.5, len(features) - 0.5])
         for ends in bands:
-            drawn += grey_band(ends.table[ends.table["model"] == model], ends.name)
+            table = ends.table[ends.table["model"] == model]
+            if is_single:
+                table = pd.concat([table.assign(layer=side) for side in sides])
+            drawn += grey_band(table, ends.name)
         for key in ("rho", "ceiling"):
-            if (model, key, "") in lines:
-                drawn += _score_traces(lines[model, key, ""], key, called)
+            if (line := lines.get((model, key, ""))) is not None:
+                if is_single:
+                    called |= dict.fromkeys(sides.tolist(), next(iter(called.values())))
+                    line = line.along(sides)
+                drawn += _score_traces(line, key, called)
         flagged = {layer: why for (name, layer), why in flags.items() if name == model}
         if flagged:
-            hover = [f"<b>{called[n]}</b><br>flagged: {wrapped(why)}" for n, why in flagged.items()]
-            look = {"symbol": "triangle-up-open", "size": 8, "color": WARNING}
-            named = {"name": "flagged", "legendgroup": "flagged", "cliponaxis": False}
-            heights = [highest] * len(flagged)
-            drawn.append(scatter(list(flagged), heights, hover, marker=look, **named))
+            at = [sides.mean()] if is_single else list(flagged)
+            drawn.append(_flag_marks(at, highest, flagged, called))
         traces += place_in_panel(ref, drawn)
-        layout[f"xaxis{ref}"] |= named_layers(whole_layers(numbers), model, numbers)
-        layout[f"xaxis{ref}"]["title"]["text"] = axis_title(model)
+        axis = named_layers(whole_layers(numbers), model, numbers)
+        title = axis_title(model)
+        if is_single:
+            axis = {"tickvals": list(range(len(labels))), "ticktext": labels, "range": [*sides]}
+            axis["showgrid"] = False
+            title = layer_in_model((model, numbers.iloc[0]))
+        layout[f"xaxis{ref}"] |= axis
+        layout[f"xaxis{ref}"]["title"]["text"] = title
         # All panels share one scale, whose numbers stand at the first of a row.
         axis = {"rangemode": "tozero", "zeroline": True, "showticklabels": first}
         layout[f"yaxis{ref}"] |= {"matches": "y", **axis}
@@ -123,6 +136,16 @@ def profiles(
         layout[f"yaxis{ref}"]["title"]["text"] = title if first else None
     # Checking each property would take half of the time; the tests check them.
     return go.Figure(once_in_legend(traces), layout, _validate=False)
+
+
+def _flag_marks(
+    x: Sequence[float], height: float, flagged: Mapping[int, str], called: Mapping[int, str]
+) -> Trace:
+    """Triangles above the layers that are to be read with care."""
+    hover = [f"<b>{called[n]}</b><br>flagged: {wrapped(why)}" for n, why in flagged.items()]
+    look = {"symbol": "triangle-up-open", "size": 8, "color": WARNING}
+    named = {"name": "flagged", "legendgroup": "flagged", "cliponaxis": False}
+    return scatter(x, [height] * len(flagged), hover, marker=look, **named)
 
 
 class Line(NamedTuple):
@@ -143,6 +166,14 @@ class Line(NamedTuple):
             return None
         at = int(places[0])
         return self.mean[at], self.lower[at], self.upper[at], self.more[at]
+
+    def along(self, x: FloatArray) -> Line:
+        """A line of one layer as a level line over x."""
+        mean, lower, upper = (
+            np.repeat(ends, len(x)) for ends in (self.mean, self.lower, self.upper)
+        )
+        p = None if self.p is None else np.repeat(self.p, len(x))
+        return Line(x, mean, lower, upper, p, self.more * len(x))
 
     def hover(self, title: str, called: Mapping[Any, str], unit: str) -> list[str]:
         """Texts of hovering over its layers, which are `called` so."""
@@ -248,14 +279,27 @@ def _score_traces(line: Line, key: str, called: Mapping[int, str]) -> list[Trace
     return traces
 
 
+def _feature_bar(
+    line: Line, feature: str, label: str, called: Mapping[int, str], unit: str, place: int
+) -> list[Trace]:
+    """The bar of a feature in the one layer of a model, with its interval."""
+    color = PALETTE[place % len(PALETTE)]
+    look: dict[str, Any] = {"color": color}
+    if line.p is not None and line.p[0] > SIGNIFICANT:
+        look = {"color": faded(color, 0.1), "line": {"color": color, "width": 1.5}}
+    ends = error_bar(line.mean, line.lower, line.upper, thickness=1, width=3, color=GREY)
+    hover = line.hover(f"<b>{feature_name(feature)}</b><br>", called, unit)
+    bar = {"type": "bar", "x": [place], "y": line.mean, "width": 0.7, "marker": look}
+    named = {"name": label, "legendgroup": feature}
+    return [bar | named | {"error_y": ends, "hovertext": hover, "hoverinfo": "text"}]
+
+
 def _feature_traces(
     line: Line, feature: str, label: str, called: Mapping[int, str], unit: str, place: int
 ) -> list[Trace]:
     """The line of a feature with its band; its place among all decides colour, mark and dash."""
     symbol: Any = SYMBOLS[place % len(SYMBOLS)]
     marker: dict[str, Any] = {"symbol": symbol, "size": 6, "maxdisplayed": MARKS}
-    if len(line.x) == 1:
-        marker["size"] = 10
     if line.p is not None:
         # In a long line some marks distinguish it; where they say something, all are drawn.
         open_or_not = [f"{symbol}-open" if p > SIGNIFICANT else symbol for p in line.p]
@@ -300,11 +344,16 @@ def draw_profiles(context: FigureContext) -> RenderedFigure:
 
 def profiles_caption(context: FigureContext, *, flagged: bool) -> str:
     """Caption of the importances over the layers; an audit may have flagged some."""
-    spread = f"Bands: {FOLDS}."
-    if context.score_tests is not None:
-        spread = (
-            f"Bands: 95 % CI over {context.over}. Open markers: p > .05, corrected over "
-            f"{context.score_tests.family}."
+    is_single = context.results.importance.groupby("model")["layer"].nunique() == 1
+    several, one = not is_single.all(), bool(is_single.any())
+    spread = " and error bars" * one if several else "Error bars"
+    spread = f"{'Bands' * several}{spread}: "
+    if context.score_tests is None:
+        spread += f"{FOLDS}."
+    else:
+        spread += (
+            f"95 % CI over {context.over}. Open {'markers' * several}{' and ' * (several and one)}"
+            f"{'bars' * one}: p > .05, corrected over {context.score_tests.family}."
         )
     return joined(
         "Drop in held-out ρ when a feature is permuted (mean over folds).",

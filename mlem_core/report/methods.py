@@ -24,7 +24,7 @@ from mlem_core.inference.resample import how_computed
 from mlem_core.measures.contributions import EXACT_FEATURES, ORDERS
 from mlem_core.measures.importance import PERMUTATIONS
 from mlem_core.pairs.designs import n_pairs
-from mlem_core.pairs.distances import distance_named
+from mlem_core.pairs.distances import PRECOMPUTED, distance_named
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.report.formats import escape
 from mlem_core.representations.registry import MODELS
@@ -100,11 +100,10 @@ def methods_paragraph(
         item="item" if of_no_text else "word or item",
         items="items" if of_no_text else "words or other items",
         **_features(manifest, results, names),
-        models=[_model(name, facts, sorted(layers[name]), names) for name, facts in models.items()],
+        **_systems(models, layers, analysis, names),
         pooling=sorted({str(facts["pooling"]) for facts in models.values() if "file" not in facts}),
         special_tokens=sorted({str(choice["choice"]) for choice in special_tokens}),
         distance=distance_named(spec.distance).phrase,
-        given=[names.model(name) for name in spec.precomputed if name in models],
         n_terms=results.weights["feature"].nunique(),
         **_draws(analysis, chosen),
         estimator=_estimator(estimator, interactions) + said_of_choice(manifest, estimator),
@@ -225,10 +224,51 @@ def _escaped(part: str, escaped: Callable[[str], str] = escape) -> str:
     return f"{begin}{escaped(part)}{end}"
 
 
-def _model(name: str, facts: Mapping[str, Any], layers: Sequence[int], names: Names) -> str:
+def _systems(
+    models: Mapping[str, Mapping[str, Any]], layers: Any, analysis: Analysis, names: Names
+) -> dict[str, Any]:
+    """The models, the subjects, and which of them came as distances."""
+    spec = analysis.spec
+    return {
+        "models": [
+            _model(name, facts, layers[name], names, name in spec.precomputed)
+            for name, facts in models.items()
+            if name not in spec.subject_names
+        ],
+        "subjects": _subjects(models, layers, analysis, names),
+        "given": [names.model(name) for name in spec.precomputed if name in models],
+        "all_given": spec.distance == PRECOMPUTED or {*models} <= {*spec.precomputed},
+    }
+
+
+def _subjects(
+    models: Mapping[str, Mapping[str, Any]], layers: Any, analysis: Analysis, names: Names
+) -> list[str]:
+    """The subjects of each file, and their layers that are shown."""
+    spec, files = analysis.spec, dict[tuple[str, str], list[str]]()
+    for name in models:
+        if name in spec.subject_names:
+            about = _file(models[name], name in spec.precomputed)
+            files.setdefault((about, _layers(layers[name])), []).append(names.model(name))
+    return [f"{listed(subjects)} ({'; '.join(of)})" for of, subjects in files.items()]
+
+
+def _file(facts: Mapping[str, Any], given: bool) -> str:
+    """What came from which file."""
+    content = "distances" if given else "representations"
+    return f"{content} from the file {facts['file']}, SHA-256 {facts['sha256'][:12]}"
+
+
+def _layers(layers: Sequence[int]) -> str:
+    return f"layer{'s' * (len(layers) > 1)} {span(sorted(layers))}"
+
+
+def _model(
+    name: str, facts: Mapping[str, Any], layers: Sequence[int], names: Names, given: bool
+) -> str:
     """A model and the layers of it that are shown; of one that was renamed the identifier too."""
     if "file" in facts:
-        about = f"representations from the file {facts['file']}, SHA-256 {facts['sha256'][:12]}"
+        about = _file(facts, given)
     else:
         known = MODELS.get(name.partition("@")[0])
         parts = (
@@ -244,7 +284,7 @@ def _model(name: str, facts: Mapping[str, Any], layers: Sequence[int], names: Na
     cite = f" [@{', '.join(cited)}]" if cited else ""
     called = names.model(name)
     about = about if called == name else f"{name}, {about}"
-    return f"{called} ({about}; layer{'s' * (len(layers) > 1)} {span(layers)}){cite}"
+    return f"{called} ({about}; {_layers(layers)}){cite}"
 
 
 def _model_keys(name: str, facts: Mapping[str, Any]) -> tuple[str, ...]:

@@ -33,6 +33,28 @@ def test_profiles_draw_the_means_and_spreads_over_folds():
         np.testing.assert_allclose(named(figure, CEILING)[number].y, fits["ceiling"].mean())
 
 
+def test_a_model_with_one_layer_has_bars_in_the_place_of_points():
+    importance = mean_importance()
+    importance = importance[(importance["model"] == "a") & (importance["layer"] == 1)]
+    scores = scores_of(importance)
+    means = importance.groupby("feature")["importance"].agg(["mean", "std"])
+    figure = profiles(importance, scores, FEATURES)
+    bars = {bar.legendgroup: bar for bar in figure.data if bar.type == "bar"}
+    assert {*bars} == {*means.index}
+    for place, feature in enumerate(FEATURES):
+        if feature in bars:
+            assert list(bars[feature].x) == [place]
+            np.testing.assert_allclose(bars[feature].y, [means.loc[feature, "mean"]])
+            np.testing.assert_allclose(bars[feature].error_y.array, [means.loc[feature, "std"]])
+    assert list(figure.layout.xaxis.ticktext) == FEATURES
+    (rho,) = named(figure, ACCURACY)
+    np.testing.assert_allclose(rho.y, [scores["rho"].mean()] * 2)
+    tested = profiles(importance, scores, FEATURES, intervals=find_intervals(mean_importance()))
+    (bar,) = [bar for bar in tested.data if bar.type == "bar" and bar.legendgroup == "pos"]
+    # p = .2: it is open.
+    assert bar.marker.line.width and "p = .200" in bar.hovertext[0]
+
+
 def find_intervals(importance):
     """0.1 below and 0.3 above each mean; `pos` in layer 1 is not above 0 for sure."""
     each = importance.groupby(["model", "layer", "feature"], sort=False)["importance"].mean()
@@ -117,3 +139,19 @@ def test_a_waterfall_runs_from_0_to_the_similarity_with_its_intervals():
     drawn = first.to_json()
     first.update_layout(margin_t=99).update_yaxes(range=[0, 1])
     assert waterfall(sure, FEATURES).to_json() == drawn
+
+
+def test_a_model_with_one_layer_has_a_bar_a_feature():
+    importance = mean_importance()
+    importance = importance[(importance["model"] == "a") | (importance["layer"] == 1)]
+    table = find_intervals(importance)
+    figure = profiles(importance, scores_of(importance), FEATURES, intervals=table)
+    bars = [trace for trace in figure.data if trace.type == "bar"]
+    of_b = importance[importance["model"] == "b"].groupby("feature")["importance"].mean()
+    assert [bar.name for bar in bars] == list(figure.layout.xaxis2.ticktext)
+    for place, (bar, feature) in enumerate(zip(bars, FEATURES, strict=True)):
+        assert list(bar.x) == [place] and bar.y[0] == pytest.approx(of_b[feature])
+        assert bar.error_y.array[0] == pytest.approx(0.3)
+        assert bar.error_y.arrayminus[0] == pytest.approx(0.1)
+    is_filled = [bar.marker.line.width is None for bar in bars]
+    assert is_filled == [feature != "pos" for feature in FEATURES]

@@ -26,11 +26,12 @@ BASIS = basis_sentence(1_200, 719_400, 5)
 UNITS = Units(n_sentences=600, n_items=40)
 
 
-def shown(over="", r=0.0, agreement=float("nan")):
+def shown(over="", r=0.0, agreement=float("nan"), layers=(0, 1)):
     """What captions take of a context; without words for what intervals are over there are none."""
     correlations = pd.DataFrame([[1.0, r], [r, 1.0]], list("ab"), list("ab"))
     made = {"n_profile_features": 2, "agreement": agreement, "feature_correlations": correlations}
     made["similarity_rsa"] = correlations
+    made["importance"] = pd.DataFrame({"model": "m", "layer": layers})
     made["scores"] = pd.DataFrame({"ceiling": [0.5 if over else np.nan]})
     tests = SimpleNamespace(family="9 tests") if over else None
     said = {"basis": BASIS, "coding": WHETHER, "over": over, "names": None, "compared": None}
@@ -54,6 +55,8 @@ TESTED = profiles_caption(SURE, flagged=True)
     (profiles_caption(PLAIN, flagged=False), FOLDS),
     (TESTED, "95 % CI over sentences and words."),
     (TESTED, "corrected over 9 tests"),
+    (profiles_caption(shown(layers=[0]), flagged=False), f"Error bars: {FOLDS}."),
+    (profiles_caption(shown("sentences", layers=[0]), flagged=False), "Open bars: p > .05"),
     (TESTED, f"Triangles: {FLAGGED}. {BASIS}"),
     (similarity_caption(SURE), "over sentences and words; p corrected over 9"),
     (similarity_caption(SURE), "agreement: Spearman's ρ = .63)."),

@@ -86,7 +86,8 @@ def system_figure(
 
 def _count_systems(of: Systems) -> str:
     groups = len({*of.groups})
-    return f"{many(len(of.names), 'system')}" + f" in {groups} groups" * (groups < len(of.names))
+    systems = many(len(of.names), "subject" if of.summary.only_subjects else "system")
+    return systems + f" in {many(groups, 'group')}" * (groups < len(of.names))
 
 
 @system_figure(
@@ -266,8 +267,10 @@ def _ellipses(around: FloatArray, points: FloatArray) -> FloatArray:
     "Paths of profiles over depth",
     "Each line is a system, from its first layer (small) to its last (large).",
 )
-def draw_system_paths(context: FigureContext, of: Systems) -> RenderedFigure:
-    """Principal components of the importance profiles of all layers, a line a system."""
+def draw_system_paths(context: FigureContext, of: Systems) -> RenderedFigure | None:
+    """Principal components of the importance profiles of all layers; None of subjects alone."""
+    if of.summary.only_subjects:
+        return None
     values, columns = layer_scores(context.results, context.selection)
     centred = values[:, 1:] - values[:, 1:].mean(axis=0)
     _, sizes, axes = np.linalg.svd(centred, full_matrices=False)
@@ -413,8 +416,10 @@ def _two(context: FigureContext) -> str:
     "Layers that match",
     "Layers that dynamic time warping puts together. Strong lines: similar profiles.",
 )
-def draw_system_alignment(context: FigureContext, of: Systems) -> RenderedFigure:
-    """The alignment of two systems' profiles by dynamic time warping."""
+def draw_system_alignment(context: FigureContext, of: Systems) -> RenderedFigure | None:
+    """The alignment of two systems' profiles by dynamic time warping; None with a subject."""
+    if {*of.pair} & of.summary.subjects:
+        return None
     values, layers = layer_scores(context.results, context.selection)[0], context.selection.layers
     places = [of.members.places[of.names.index(name)] for name in of.pair]
     first, second = (values[at, 1:] for at in places)

@@ -152,7 +152,7 @@ def _hover(row: Mapping[Any, Any]) -> str:
     a, b = (escape_text(row[name]) for name in ("group_a", "group_b"))
     which = f"within {a}" if a == b else f"{a} and {b}"
     ends = "no interval" if pd.isna(row["lower"]) else interval(row["lower"], row["upper"])
-    pairs = f"{many(row['pairs'], 'pair')} of models"
+    pairs = f"{many(row['pairs'], 'pair')} of members"
     return f"{which}<br>RSA {as_number(row['rsa'])}, {ends}<br>{pairs}"
 
 
@@ -226,7 +226,7 @@ def _seeds(least: int, most: int) -> str:
 @figure(
     "group_profiles",
     "Mean profiles of the groups",
-    "The mean importance profile of each group, and the spread over its models.",
+    "The mean importance profile of each group, and the spread over its members.",
     tab="groups",
 )
 def draw_group_profiles(context: FigureContext) -> RenderedFigure | None:
@@ -243,8 +243,8 @@ def draw_group_profiles(context: FigureContext) -> RenderedFigure | None:
         group_profiles(
             summary.profiles, context.terms, across=across, bands=bands, subjects=subjects
         ),
-        f"Mean importance of each feature over {along}, per group of models. Bands: 95 % CI "
-        f"over {summary.over}, where n is two or more. "
+        f"Mean importance of each feature over {along}, per group of {summary.called}. Bands: "
+        f"95 % CI over {summary.over}, where n is two or more. "
         f"{''.join(f'{band.caption} ' for band in bands)}{sizes(summary)} {context.basis}",
         summary.profiles,
     )
@@ -253,7 +253,7 @@ def draw_group_profiles(context: FigureContext) -> RenderedFigure | None:
 @figure(
     "group_similarity",
     "Similarity within and between groups",
-    "Similarity of models of one group (on the diagonal), and of two groups.",
+    "Similarity of members of one group (on the diagonal), and of two groups.",
     tab="groups",
 )
 def draw_group_similarity(context: FigureContext) -> RenderedFigure | None:
@@ -263,9 +263,9 @@ def draw_group_similarity(context: FigureContext) -> RenderedFigure | None:
         return None
     return RenderedFigure(
         group_similarity(summary.similarity, narrow=context.drawing.narrow),
-        "Mean RSA of pairs of different models at equal relative depth: within a group on the "
-        f"diagonal, else between two. 95 % CI over {summary.over} (three models a group or more). "
-        f"{sizes(summary)} {context.basis_sentence}",
+        f"Mean RSA of pairs of different {summary.called} at equal relative depth: within a group "
+        f"on the diagonal, else between two. 95 % CI over {summary.over} (three {summary.member}s "
+        f"a group or more). {sizes(summary)} {context.basis_sentence}",
         summary.similarity,
     )
 
@@ -277,9 +277,13 @@ def draw_group_similarity(context: FigureContext) -> RenderedFigure | None:
     tab="groups",
 )
 def draw_universality(context: FigureContext) -> RenderedFigure | None:
-    """Figure of the terms' universality; None where members of no group surely share any."""
+    """Figure of the terms' universality; None of subjects alone, or where no term is shared."""
     summary = grouped_models(context)
-    if summary is None or summary.universality["universality"].isna().all():
+    if (
+        summary is None
+        or summary.only_subjects
+        or summary.universality["universality"].isna().all()
+    ):
         return None
     return RenderedFigure(
         universality(summary.universality),

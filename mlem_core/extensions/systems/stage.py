@@ -105,7 +105,13 @@ def methods(analysis: Analysis, names: Names) -> list[str]:
     groups = [
         (name, [member for member in members if member in models]) for name, members in spec.groups
     ]
-    if groups := [(name, members) for name, members in groups if members]:
+    groups = [(name, members) for name, members in groups if members]
+    if of_subjects := [group for group in groups if {*group[1]} <= spec.subject_names]:
+        sentences.append(
+            "Mean importances and similarities of a group are over its subjects (95 % CI by t): "
+            f"{members(of_subjects)}."
+        )
+    if groups := [group for group in groups if group not in of_subjects]:
         sentences.append(
             f"Models were the units of comparisons between groups: {members(groups)}. Layers of "
             "two models were matched by relative depth. The spread of a group's mean profile is "

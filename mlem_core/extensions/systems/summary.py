@@ -235,10 +235,27 @@ class GroupSummary(SelectionContext):
         models = dict.fromkeys(model for model, _ in self.selection.layers)
         return self.options.models_table(list(models))
 
+    @property
+    def members_table(self) -> list[Member]:
+        """The rows of the models table that are in groups."""
+        return [row for row in self.models_table if row.step is None]
+
+    @property
+    def called(self) -> str:
+        """What all members of groups are, such as "subjects"."""
+        if self.member == "model":
+            return "models"
+        return "subjects" + " and models" * (not {*self.members.members} <= self.subjects)
+
+    @property
+    def only_subjects(self) -> bool:
+        """Whether every system is a subject of a file."""
+        return {*self.systems.members} <= self.subjects
+
     @cached_property
     def members(self) -> Members:
         """The models in their groups."""
-        rows = [row for row in self.models_table if row.step is None]
+        rows = self.members_table
         return Members.from_table(rows, self.selection.layers)
 
     @cached_property
@@ -247,11 +264,23 @@ class GroupSummary(SelectionContext):
         rows = [row for row in self.models_table if row.step is not None]
         return Members.from_table(rows, self.selection.layers)
 
+    @cached_property
+    def subjects(self) -> frozenset[str]:
+        """Systems that are subjects of a file."""
+        return self.analysis.spec.subject_names & {*self.systems.members}
+
+    @property
+    def member(self) -> str:
+        """What members of groups of two or more are, "subject" or "model"."""
+        sizes = Counter(row.group for row in self.members_table)
+        several = {row.member for row in self.members_table if sizes[row.group] > 1}
+        return "subject" if several and several <= self.subjects else "model"
+
     @property
     def over(self) -> str:
         """Resampling units of the intervals of groups, such as "models, and sentences"."""
         more = self._similarities[2] is not None
-        return "models" + f", and {Units.from_stimuli(self.analysis.stimuli).over}" * more
+        return f"{self.member}s" + f", and {Units.from_stimuli(self.analysis.stimuli).over}" * more
 
     @property
     def seed_units(self) -> str:
@@ -415,15 +444,16 @@ def lines(summary: GroupSummary) -> list[str]:
 
 
 def sizes(summary: GroupSummary) -> str:
-    """Number of models of each group, in a sentence."""
+    """Number of models, or subjects, of each group, in a sentence."""
     each = zip(summary.members.groups, summary.members.sizes, strict=True)
-    return f"Models per group: {listed([f'{name} {n}' for name, n in each])}."
+    counts = listed([f"{name} {n}" for name, n in each])
+    return f"{summary.called.capitalize()} per group: {counts}."
 
 
 def group_lines(summary: GroupSummary) -> list[str]:
     """Sentences on groups, on other models only as far as there are several of one."""
     row = summary.universality.set_index("term").loc[summary.by.name]
-    shared = _shared(row, summary.by, summary.over)
+    shared = _shared(row, summary)
     aside = {model for model, _ in summary.selection.layers} - {*summary.members.members}
     notes = []
     if aside:
@@ -433,10 +463,11 @@ def group_lines(summary: GroupSummary) -> list[str]:
     return [f"{sizes(summary)} {shared}", *notes]
 
 
-def _shared(row: pd.Series, by: Similarity, over: str) -> str:
+def _shared(row: pd.Series, summary: GroupSummary) -> str:
     """Similarity within and between groups in a sentence, from a row of the universality table."""
+    by = summary.by
     have = f"have {'an RSA' if by.of_ranks else f'a similarity ({by.short})'} of"
-    between = f"models of different groups {have} {_with_interval(row, 'between')}"
+    between = f"{summary.called} of different groups {have} {_with_interval(row, 'between')}"
     if np.isnan(row["between"]) and np.isnan(row["within"]):
         return "With one model there is nothing to compare."
     if np.isnan(row["within"]):
@@ -444,12 +475,12 @@ def _shared(row: pd.Series, by: Similarity, over: str) -> str:
             f"One model of each group: {between}, which says nothing of other models of these "
             "groups."
         )
-    within = f"Models of one group {have} {_with_interval(row, 'within')}"
+    within = f"{summary.member.capitalize()}s of one group {have} {_with_interval(row, 'within')}"
     if np.isnan(row["within_lower"]):
-        claim = "with so few models it says nothing of others"
+        claim = f"with so few {summary.member}s it says nothing of others"
     else:
-        claim = f"95 % CI over {over}"
-    return f"{within}, {between} ({claim})."
+        claim = f"95 % CI over {summary.over}"
+    return f"{within}{f', {between}' * pd.notna(row['between'])} ({claim})."
 
 
 def _with_interval(row: pd.Series, name: str) -> str:

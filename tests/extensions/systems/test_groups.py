@@ -148,7 +148,7 @@ def test_the_matrix_of_groups_has_every_pair_once_with_its_interval():
     np.testing.assert_allclose(heatmap.z, [[0.9, np.nan], [-0.2, np.nan]])
     ((one, above), (other, alone)) = heatmap.text
     assert ".90" in one and ".80 to .95" in one and "−.20" in other and not above and not alone
-    assert "3 pairs of models" in heatmap.hovertext[1][0] and "−.500" in heatmap.hovertext[1][0]
+    assert "3 pairs of members" in heatmap.hovertext[1][0] and "−.500" in heatmap.hovertext[1][0]
 
 
 SEEDS = [f"{seed}@step{step}" for step in (0, 10) for seed in ("s0", "s1", "s2")]
