@@ -29,7 +29,7 @@ from mlem_core.estimators.registry import FoldFits, Solution, Solver, estimator_
 from mlem_core.estimators.training_pairs import TrainingPairs
 from mlem_core.inference.intervals import PERMUTATIONS, SIGNIFICANT, check_permutations
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.permutation_null import PILOT, corrected_p, permutation_null
+from mlem_core.inference.permutation_null import corrected_p, farthest_exchange, permutation_null
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.designs import PairDesign, pair_places
 from mlem_core.pairs.moment_sums import Target
@@ -304,9 +304,7 @@ def score_above_chance(
         rho = partial(_permuted_scores, model, pairs, layer)
         labels = of_units
         if labels is None:
-            draws = [rho(way.draw(PILOT, rng)) for way in in_time]
-            reach = [drawn.mean() + 2.0 * drawn.std() for drawn in draws]
-            labels = in_time[int(np.argmax(reach))].draw(n_permutations, rng)
+            labels = in_time[farthest_exchange(in_time, rho, rng)].draw(n_permutations, rng)
         chance = rho(labels, parts[layer])
         above = int((chance >= observed[layer] - 1e-12).sum())
         p = (1 + above) / (1 + n_permutations)

@@ -103,10 +103,10 @@ def permutation_null(
 ) -> PermutationNull:
     """What a column has under labels that are permuted among the units that reach most.
 
-    Labels reach their mean and two standard deviations, over `PILOT` permutations. A unit that
-    settles most of the column and cannot exchange labels leaves the null unknown: permuted, the
-    column then has 0. Permutations are drawn until p is clearly large: those of other columns,
-    which are permuted alone, are independent of them.
+    `farthest_exchange` says which units these are. A unit that settles most of the column and
+    cannot exchange labels leaves the null unknown: permuted, the column then has 0. Permutations
+    are drawn until p is clearly large: those of other columns, which are permuted alone, are
+    independent of them.
 
     Source: Besag and Clifford (1991), sequential Monte Carlo p-values.
 
@@ -127,11 +127,7 @@ def permutation_null(
             draws = statistic(true)
             nothing = np.zeros((n_permutations, *draws.shape[1:]))
             return null._replace(draws=np.concatenate((draws, nothing)))
-    reach = [0.0]
-    if len(able) > 1:
-        of_units = [pilot(way.draw(PILOT, rng)) for way, _ in able]
-        reach = [float((d.mean(axis=0) + 2.0 * d.std(axis=0)).mean()) for d in of_units]
-    way, null = able[int(np.argmax(reach))]
+    way, null = able[farthest_exchange([way for way, _ in able], pilot, rng)]
     givers = way.draw(n_permutations, rng)
     draws = statistic(np.concatenate((true, givers[:FIRST])))
     n_above = np.sum(draws[1:] >= draws[0] - 1e-12, axis=0)
@@ -142,6 +138,22 @@ def permutation_null(
     return null._replace(
         givers=givers, draws=np.concatenate((draws[:1], permuted)), n_drawn=n_drawn
     )
+
+
+def farthest_exchange(
+    ways: Sequence[Exchange | TimeExchange], statistic: Statistic, rng: np.random.Generator
+) -> int:
+    """Number of the way whose permuted labels reach most: their mean and two standard deviations.
+
+    Parameters
+    ----------
+    statistic : called with `PILOT` permutations of each way; its columns count alike
+    """
+    reach = [0.0]
+    if len(ways) > 1:
+        draws = [statistic(way.draw(PILOT, rng)) for way in ways]
+        reach = [float((d.mean(axis=0) + 2.0 * d.std(axis=0)).mean()) for d in draws]
+    return int(np.argmax(reach))
 
 
 def corrected_p(draws: FloatArray, known: NDArray[np.bool_]) -> FloatArray:

@@ -3,7 +3,7 @@
 The most similar of many layers is too similar by chance. So for each region the layer is chosen in
 one half of the stimuli, and its RSA is that of the other half: both ways, and for several random
 halves. A correlation with p < .05 is larger than the largest of all layers and regions in 95 % of
-permutations of the stimuli.
+permutations of the stimuli. Stimuli in time are shifted, or their blocks change their order.
 
 Sources: Nichols and Holmes (2002), the largest statistic over a brain; Kriegeskorte et al. (2009),
 what is chosen and tested by the same data.
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.context import SelectionContext, Stage
@@ -31,12 +32,14 @@ from mlem_core.inference.group_means import mean_estimate
 from mlem_core.inference.influence import cross_rsa_influence
 from mlem_core.inference.intervals import PERMUTATIONS, Left
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.permutation_null import corrected_p
+from mlem_core.inference.permutation_null import corrected_p, farthest_exchange
 from mlem_core.inference.resample import Estimate, check_enough, jackknife
-from mlem_core.pairs.designs import n_pairs, pair_places, pairs_among
+from mlem_core.pairs.designs import PairDesign, n_pairs, pair_places, pairs_among
 from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.resampling_units import Units, draw_halves
 from mlem_core.representations.arrays import NUMBER
+from mlem_core.stimuli.levels import time_exchanges
+from mlem_core.stimuli.presentation import are_in_time
 
 # Divisions into halves; of more stimuli than this a random part is taken, in whole sentences.
 DRAWS, MOST = 10, 1_000
@@ -222,8 +225,11 @@ def _compare(
     n, layers = len(pairs.folds), list(range(n_layers))
     at = np.array([analysis.layers.index(layer) for layer in pairs.layers])
     rsa = np.stack([analysis.rsa[np.ix_(at[:n_layers], at[of])] for of in subjects])
-    ranks = _unit_ranks(pairs, layers)
-    regions = [_unit_ranks(pairs, of) for of in subjects]
+    first, second = np.triu_indices(n, 1)
+    # Two stimuli within a lag are in no sum over pairs.
+    counts = ~PairDesign.complete(n, times=pairs.times).are_near(first, second)
+    ranks = _unit_ranks(pairs, layers, counts)
+    regions = [_unit_ranks(pairs, of, counts) for of in subjects]
     blocks = pairs.units.blocks()
     members = (blocks.weights == 0).astype(np.float64)
     influence = np.mean([cross_rsa_influence(ranks, of, members) for of in regions], axis=0)
@@ -231,36 +237,53 @@ def _compare(
     left = Left(without_blocks(rsa.mean(axis=0), influence, blocks.sizes, shares), blocks.sizes)
 
     # The mean RSA with subjects is that with the mean of their standardised ranks.
-    mean = np.mean(regions, axis=0)
-    first, second = np.triu_indices(n, 1)
-    rng = np.random.default_rng(analysis.spec.seed)
-    labels = np.concatenate((np.arange(n)[None], pairs.units.permuted(permutations, rng)))
-    drawn = map_on_all_cores(
-        lambda row: ranks[:, pair_places(row[first], row[second], n)] @ mean.T, labels
-    )
-    draws = np.stack(drawn).reshape(len(labels), -1)
+    mean = np.mean(regions, axis=0)[:, counts]
+    of_layers = np.stack(pairs.ranks[:n_layers])
+
+    def permuted_rsa(labels: IntArray) -> FloatArray:
+        def rsa_of(row: IntArray) -> FloatArray:
+            places = pair_places(row[first], row[second], n)[counts]
+            return _standardized(of_layers[:, places]) @ mean.T
+
+        return np.stack(map_on_all_cores(rsa_of, labels)).reshape(len(labels), -1)
+
+    rng, stimuli = np.random.default_rng(analysis.spec.seed), pairs.select_stimuli(analysis.stimuli)
+    if are_in_time(stimuli):
+        ways = time_exchanges(stimuli)
+        labels = ways[farthest_exchange(ways, permuted_rsa, rng)].draw(permutations, rng)
+    else:
+        labels = pairs.units.permuted(permutations, rng)
+    draws = permuted_rsa(np.concatenate((np.arange(n)[None], labels)))
     p = corrected_p(draws, np.ones(draws.shape[1], dtype=bool)).reshape(rsa.shape[1:])
 
     halves = []
     for _ in range(DRAWS):
         for rows in draw_halves(pairs.units.together, pairs.folds, n, rng):
             places = pairs_among(rows, n)
-            of_layers = _unit_ranks(pairs, layers, places)
-            halves.append([of_layers @ _unit_ranks(pairs, of, places).T for of in subjects])
+            places = places[counts[places]]
+            in_half = _ranks_among(pairs, layers, places)
+            halves.append([in_half @ _ranks_among(pairs, of, places).T for of in subjects])
     return _Compared(rsa, left, np.reshape(halves, (DRAWS, 2, *rsa.shape)), p)
 
 
-def _unit_ranks(pairs: LayerPairs, layers: list[int], places: IntArray | None = None) -> FloatArray:
-    """(n_layers, n_pairs) ranks of all pairs, or among some, centred and of length 1."""
-    if places is None:
-        ranks = np.stack([pairs.ranks[layer] for layer in layers], dtype=np.float64)
-    else:
-        squared = [pairs.squared[layer][places] for layer in layers]
-        of_layers = map_on_all_cores(partial(pair_ranks, overwrite=True), squared)
-        ranks = np.stack(of_layers, dtype=np.float64)
-    ranks -= ranks.shape[1] + 1.0
-    length = np.sqrt((ranks**2).sum(axis=1, keepdims=True))
-    return ranks / np.where(length > 0, length, 1.0)
+def _unit_ranks(pairs: LayerPairs, layers: list[int], counts: NDArray[np.bool_]) -> FloatArray:
+    """(n_layers, n_pairs) ranks, centred and of length 1 over the pairs that count; else 0."""
+    ranks = np.zeros((len(layers), len(counts)))
+    ranks[:, counts] = _standardized(np.stack([pairs.ranks[layer][counts] for layer in layers]))
+    return ranks
+
+
+def _ranks_among(pairs: LayerPairs, layers: list[int], places: IntArray) -> FloatArray:
+    """(n_layers, n_places) ranks among some pairs, centred and of length 1."""
+    squared = [pairs.squared[layer][places] for layer in layers]
+    return _standardized(np.stack(map_on_all_cores(partial(pair_ranks, overwrite=True), squared)))
+
+
+def _standardized(ranks: NDArray[np.uint32]) -> FloatArray:
+    """Ranks of each row, centred and of length 1."""
+    centred = ranks - ranks.mean(axis=1, keepdims=True)
+    length = np.sqrt((centred**2).sum(axis=1, keepdims=True))
+    return np.asarray(centred / np.where(length > 0, length, 1.0))
 
 
 def _key(context: SelectionContext, permutations: int = PERMUTATIONS) -> dict[str, Any]:
@@ -272,5 +295,5 @@ def _key(context: SelectionContext, permutations: int = PERMUTATIONS) -> dict[st
 
 
 REGION_SIMILARITY = Stage[RegionSimilarity](
-    "region-similarity", 1, RegionSimilarity, compute_region_similarity, key=_key
+    "region-similarity", 2, RegionSimilarity, compute_region_similarity, key=_key
 )

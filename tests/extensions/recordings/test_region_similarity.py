@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 from helpers.inputs import RIDGE
 from scipy.spatial.distance import pdist
-from scipy.stats import spearmanr
+from scipy.stats import pearsonr, rankdata, spearmanr
+from scipy.stats import t as tdist
 
 from mlem_core import AnalysisSpec, InputError, Store, run
 from mlem_core.analysis.context import SelectionContext
@@ -20,11 +21,17 @@ from mlem_core.pairs.resampling_units import StimulusUnits, draw_halves
 N, LAYERS, REGIONS, SUBJECTS, K = 40, 4, 3, 3, 39
 
 
-def build_context(folder, model, brain, **more):
-    """Context of an analysis of arrays: (n_layers, n, units), (n_regions, [subjects,] n, units)."""
+def build_context(folder, model, brain, times=None, **more):
+    """Context of an analysis of arrays: (n_layers, n, units), (n_regions, [subjects,] n, units).
+
+    times : (n,) when the stimuli came; None where they are not in time
+    """
     n = model.shape[1]
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"sentence": [f"s{k}" for k in range(n)], "kind": rng.choice([*"ab"], n)})
+    if times is not None:
+        table["seconds"] = times
+        more |= {"roles": (("seconds", "order"),)}
     table.to_csv(folder / "stimuli.csv", index=False)
     np.savez(folder / "net.npz", **{f"layer_{k}": rows for k, rows in enumerate(model)})
     np.savez(folder / "brain.npz", **{f"V{k}": rows for k, rows in enumerate(brain)})
@@ -108,6 +115,57 @@ def test_intervals_of_one_subject_are_those_of_leaving_stimuli_out(tmp_path):
     error = np.std(left, axis=0)[:, 0] * np.sqrt(59)
     reach = (table["upper"] - table["lower"]) / 2 / 2.001
     np.testing.assert_allclose(reach, error, rtol=0.1)
+
+
+def test_pairs_within_a_lag_are_in_no_sum(tmp_path):
+    """Spearman by SciPy of ranks among all pairs, over the pairs that came 1.5 s apart."""
+    rng = np.random.default_rng(3)
+    model = rng.standard_normal((LAYERS, N, 6))
+    brain = model[:REGIONS] + rng.standard_normal((REGIONS, N, 6))
+    times = rng.permutation(N) / 2
+    context = build_context(tmp_path, model, brain, times, lag="1.5s", blocks=4)
+    far = pdist(times[:, None]) >= 1.5
+    assert 0.85 < far.mean() < 1
+    result = REGION_SIMILARITY.get(context, permutations=K)
+    rsa = result.layers.pivot(index="layer", columns="region", values="rsa").to_numpy()
+    np.testing.assert_allclose(rsa, correlate_far(model, brain, far), atol=1e-9)
+    assert (result.best["layer"].to_numpy() == np.arange(REGIONS)).all()
+    assert (result.best["p"] < 0.05).all()
+    # Without a block of neighbours, as from explicit pairs without it.
+    blocks = context.analysis.stimuli.groups
+    left = []
+    for block in np.unique(blocks):
+        rows = np.flatnonzero(blocks != block)
+        far_of_rows = pdist(times[rows, None]) >= 1.5
+        left.append(correlate_far(model[:, rows], brain[:, rows], far_of_rows))
+    n = len(left)
+    error = np.std(left, axis=0) * np.sqrt(n - 1)
+    table = result.layers.pivot(index="layer", columns="region", values=["lower", "upper"])
+    reach = (table["upper"] - table["lower"]).to_numpy() / 2
+    np.testing.assert_allclose(np.median(reach / error), tdist.ppf(0.975, n - 1), rtol=0.2)
+
+
+def correlate_far(first, second, far):
+    """Correlations of ranks among all pairs, over some pairs."""
+    ranks = [[rankdata(pdist(rows))[far] for rows in arrays] for arrays in (first, second)]
+    return np.array([[pearsonr(a, b)[0] for b in ranks[1]] for a in ranks[0]])
+
+
+@pytest.mark.slow
+def test_regions_that_drift_claim_no_layer_of_topics(tmp_path):
+    """Random walks beside topics of ten trials each: as stimuli in no order all are claimed."""
+    n, claims = 120, {"in time": 0, "in no order": 0}
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        topics = np.repeat(rng.integers(0, 4, n // 10), 10)
+        model = rng.standard_normal((3, 4, 5))[:, topics] + rng.normal(0, 0.5, (3, n, 5))
+        brain = rng.standard_normal((3, n, 5)).cumsum(axis=1)
+        for name, times in (("in time", np.arange(n)), ("in no order", None)):
+            folder = tmp_path / f"{name} {seed}"
+            folder.mkdir()
+            context = build_context(folder, model, brain, times)
+            claims[name] += REGION_SIMILARITY.get(context, permutations=39).best["p"].min() < 0.05
+    assert claims["in time"] <= 4 and claims["in no order"] > 25, claims
 
 
 @pytest.mark.slow
