@@ -11,8 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from mlem_core.base.errors import unknown
+from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.parameters import Registry
+from mlem_core.base.text import some
 from mlem_core.extending import entry_modules
 from mlem_core.stimuli import datasets
 from mlem_core.stimuli.reading.content import ReadAs
@@ -62,6 +63,12 @@ def source_table(path: Path, source: Any) -> Table:
 
 def _read_table(paths: Sequence[Path], source: Any) -> StimulusSet:
     path = paths[0]
+    if len(paths) > 1:
+        names = some([path.name for path in paths], 3)
+        raise InputError(
+            f"found {len(paths)} tables, {names}; expected one: put them together, with a column "
+            "such as run that says which one a row is of."
+        )
     if not path.exists() and path.suffix.lower() not in TABLE.suffixes:
         raise unknown("stimulus set", source.stimuli, [*datasets.SETS, "the path of a file"])
     table, kinds = source_table(path, source), (source.ordered, source.nominal)

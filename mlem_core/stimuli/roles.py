@@ -29,6 +29,7 @@ from mlem_core.stimuli.reading.table import (
     SPAN,
     Table,
     carried_name,
+    has_events,
     having,
     read_table,
     with_words,
@@ -89,6 +90,8 @@ _PRESENTED = {
     "order": ("onset", "trial", "trial_number", "trial_index", "presentation_order"),
     "split": ("split",),
 }
+# Columns of BIDS' events.tsv that say nothing of a stimulus but when it came, or its code.
+_OF_EVENTS = ("duration", "sample", "response_time", "value", "stim_file", "HED")
 # The columns in which they stand in the stimulus CSV.
 _COLUMNS = {"run": RUN, "session": SESSION, "block": BLOCK, "order": ORDER, "split": SPLIT}
 
@@ -105,13 +108,17 @@ def guess_roles(table: Table) -> dict[str, str]:
     """
     frame, names = table.frame, [str(column) for column in table.frame.columns]
     sentence = _first(names, _SENTENCES)
+    special: dict[str | None, str] = {_first(names, _GROUPS): "sentence_id", ITEM: "item"}
+    special |= _presented_roles(table)
+    if has_events(table):
+        special |= {**dict.fromkeys(_OF_EVENTS, "ignore"), "onset": "order"}
+        if sentence is None and "word" not in names:
+            return _with_features(table, special)
     if sentence is None:
         # The column with the most words is the sentence, unless it is carried along.
         words = {name: _mean_words(frame[name]) for name in names if not name.startswith("_")}
         longest = max(words, key=lambda name: words[name], default=None)
         sentence = longest if longest is not None and words[longest] >= 2 else None
-    special: dict[str | None, str] = {_first(names, _GROUPS): "sentence_id", ITEM: "item"}
-    special |= _presented_roles(table)
     if sentence and _first([sentence], _NAMES):
         # Names, where most cells are single words, or paths of files.
         cells = [cell.strip() for cell in frame[sentence] if cell]

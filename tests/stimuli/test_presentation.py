@@ -6,10 +6,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from mlem_core import AnalysisSpec
 from mlem_core.base.errors import InputError
+from mlem_core.extensions.candidates.candidate_gains import stimulus_candidates
 from mlem_core.stimuli.folds import stimulus_folds
 from mlem_core.stimuli.levels import MOMENT, exchanges, recurring_units, time_exchanges
-from mlem_core.stimuli.presentation import presentation_order, presentation_runs, with_blocks
+from mlem_core.stimuli.presentation import (
+    presentation_order,
+    presentation_runs,
+    times_in_lags,
+    with_blocks,
+)
 from mlem_core.stimuli.roles import read_csv
 from mlem_core.stimuli.stimulus_csv import read_written, write_csv
 from mlem_core.stimuli.stimulus_set import group_name
@@ -80,6 +87,66 @@ def test_results_of_a_unit_called_run_are_not_those_of_runs_that_stay_together(t
     in_runs, plain = read(tmp_path, table(run=RUNS)), read(tmp_path, table(scene=RUNS))
     assert in_runs.identity != in_runs.digest
     assert plain.identity == plain.digest
+
+
+def write_events(path, n=48, **columns):
+    """Events as MNE-BIDS writes them: numbers of seconds, n/a, codes and samples."""
+    rng = np.random.default_rng(0)
+    onset = np.cumsum(rng.uniform(2, 4, n)).round(4)
+    types = rng.choice(["happy face", "house", "tool"], n)
+    made = {"onset": onset, "duration": 1.5, "trial_type": types, "response_time": np.nan}
+    made |= {"value": pd.factorize(types)[0] + 1, "sample": (onset * 250).astype(int)}
+    frame = pd.DataFrame(made | columns)
+    frame.to_csv(path, sep="\t", index=False, na_rep="n/a")
+    return frame
+
+
+def test_events_of_bids_are_stimuli_in_time(tmp_path):
+    files = [f"images/{number % 24:02}.png" if number % 4 else np.nan for number in range(48)]
+    path = tmp_path / "sub-01_task-see_run-01_events.tsv"
+    events = write_events(path, stim_file=files, reward=np.arange(48) % 5 / 2)
+    stimuli = read_csv(path)
+    kinds = {feature.name: feature.kind for feature in stimuli.features}
+    assert kinds == {"trial_type": "nominal", "reward": "ordered"}
+    assert stimuli.level == "stimulus" and group_name(stimuli) == "block"
+    np.testing.assert_allclose(times_in_lags(stimuli, "8s"), events["onset"] / 8)
+    names = stimuli.table["stimulus"].tolist()
+    assert names[1:4] == files[1:4] and names[0] == f"{events['trial_type'][0]} 1"
+    assert any("named by their stim_file, or else their type" in note for note in stimuli.notes)
+    assert "_sample" not in [entry.name for entry in stimulus_candidates(stimuli)]
+
+
+def test_events_without_files_are_named_by_their_types(tmp_path):
+    events = write_events(tmp_path / "events.tsv", run=np.repeat([1, 2], 24))
+    stimuli = read_csv(tmp_path / "events.tsv")
+    counts = events.groupby("trial_type").cumcount() + 1
+    assert stimuli.table["stimulus"].tolist() == [
+        f"{kind} {n}" for kind, n in zip(events["trial_type"], counts, strict=True)
+    ]
+    assert presentation_runs(stimuli).tolist() == np.repeat([0, 1], 24).tolist()
+
+
+def test_events_that_are_none_are_refused_in_a_sentence(tmp_path):
+    path = tmp_path / "events.tsv"
+    write_events(path, onset=["n/a"] + [1.0] * 47)
+    with pytest.raises(InputError, match="row 1 of the column 'onset' has 'n/a'; expected a num"):
+        read_csv(path)
+    write_events(path, trial_type=np.nan)
+    with pytest.raises(InputError, match=r"events\.tsv has no feature"):
+        read_csv(path)
+
+
+def test_events_of_several_runs_are_to_be_put_together(tmp_path):
+    for run in (1, 2):
+        write_events(tmp_path / f"run-0{run}_events.tsv")
+    with pytest.raises(InputError, match=r"found 2 tables, 'run-01_events\.tsv', 'run-02"):
+        AnalysisSpec(str(tmp_path / "run-*_events.tsv")).load_stimuli()
+
+
+def test_durations_of_words_are_a_feature(tmp_path):
+    words = [f"word{number}" for number in range(N)]
+    frame = table(onset=np.arange(N) / 2, duration=np.arange(N) % 7).assign(stimulus=words)
+    assert "duration" in [feature.name for feature in read(tmp_path, frame).features]
 
 
 def test_words_of_a_sentence_stay_in_one_block():

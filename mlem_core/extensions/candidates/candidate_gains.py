@@ -145,8 +145,10 @@ def _distances(pairs: LayerPairs) -> Candidate:
 
 
 # Columns that others stand for: the sentence, and the word in it; and those that say when a
-# stimulus came, which go with whatever drifts.
-_PLACES = frozenset({"sentence", "word_index", "word", "sentence_id", *PRESENTED, ORDER, SPLIT})
+# stimulus came (as `sample` of events.tsv does), which go with whatever drifts.
+_PLACES = frozenset(
+    {"sentence", "word_index", "word", "sentence_id", *PRESENTED, ORDER, SPLIT, "_sample"}
+)
 
 
 def stimulus_candidates(stimuli: StimulusSet) -> list[Candidate]:

@@ -384,13 +384,33 @@ def carried_name(column: str, names: Sequence[str]) -> str:
     return carried
 
 
+def has_events(table: Table) -> bool:
+    """Whether a table is an events.tsv of BIDS: a row an event, with its onset and duration."""
+    names = [str(name) for name in table.frame]
+    is_named = table.name.endswith("events.tsv") or "trial_type" in names
+    return is_named and {"onset", "duration"} <= {*names}
+
+
+def _event_names(table: Table) -> list[str]:
+    """Name of each event: its stim_file, else its trial_type (or "event") and a number."""
+    n, numbers, names = len(table.frame), defaultdict[str, Any](lambda: count(1)), []
+    files, types = (
+        table.values(name) if name in table.frame else [None] * n
+        for name in ("stim_file", "trial_type")
+    )
+    for file, kind in zip(files, types, strict=True):
+        names.append(file or f"{kind or 'event'} {next(numbers[kind or 'event'])}")
+    return names
+
+
 def with_words(
     table: Table, chosen: dict[str, str]
 ) -> tuple[Table, dict[str, str], tuple[str, ...]]:
     """A table with a sentence and a word_index, its roles, and what is to be said of it.
 
     Without a sentence they are those of the words of each sentence_id; with spans of characters,
-    the word_index is that of the word in which a span ends. Any other table is as it was.
+    the word_index is that of the word in which a span ends. Events of BIDS get names. Any other
+    table is as it was.
 
     Raises InputError: an empty word; a span that is not in its sentence, ends with a space, or has
     one side only.
@@ -412,6 +432,10 @@ def with_words(
             notes = (
                 f"In {start[0]} and {end[0]} an emoji is one character; some programs write 2.",
             )
+    elif has_events(table) and not (sentence or having(chosen, "stimulus") or word):
+        columns = {"stimulus": _event_names(table)}
+        file = "their stim_file, or else " if "stim_file" in table.frame else ""
+        notes = (f"The events of {table.name} are named by {file}their type and a number.",)
     elif start or end:
         raise InputError(
             f"the characters of the words of {table.name} are in {some([*start, *end])}; expected "
