@@ -125,9 +125,11 @@ class MatchedRows:
         if match is None or array.problem or len(array.shape) < 2:
             return array
         if array.shape[-2] != match.n_rows:
+            is_turned = array.shape[-1] == match.n_rows
+            way = ": transpose the array, which has as many columns" * is_turned
             raise InputError(
                 f"{where} has {array.shape[-2]:,} rows, and {match.labels.what} names "
-                f"{match.n_rows:,}; expected as many."
+                f"{match.n_rows:,}; expected as many{way}."
             )
         if match.in_order:
             return array
@@ -276,6 +278,7 @@ def _notes(file: str, matches: dict[str, _Match], labels: Sequence[RowLabels]) -
                 "taken; a distance over repetitions needs equally many."
             )
         for label in labels:
-            n = len({label.texts[row] for row in np.concatenate(match.rows)})
-            if label.name.casefold() in _PARTS and n > 1 and len(label.texts) == match.n_rows:
+            if label.name.casefold() not in _PARTS or len(label.texts) != match.n_rows:
+                continue
+            if (n := len({label.texts[row] for row in np.concatenate(match.rows)})) > 1:
                 yield f"The rows of {file} are of {n} {label.name.casefold()}s."

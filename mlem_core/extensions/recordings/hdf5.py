@@ -39,6 +39,11 @@ def _list_hdf5(path: Path) -> Iterator[tuple[str, FileArray]]:
     arrays = dict[str, FileArray]()
 
     def visit(name: str, item: Any) -> None:
+        if "pandas_type" in item.attrs:
+            raise InputError(
+                f"{path.name} is a table of pandas ({name}), whose texts are pickles; read it with "
+                "pandas.read_hdf and write its numbers with h5py, a row a stimulus or trial."
+            )
         # Links to other files and soft ones are not followed.
         if isinstance(item, h5py.Dataset) and item.shape:
             arrays[name] = dataset_array(path, name, item)

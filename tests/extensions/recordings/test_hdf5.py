@@ -5,6 +5,7 @@ import sys
 
 import h5py
 import numpy as np
+import pandas as pd
 import pytest
 from helpers.commands import output_of
 from helpers.inputs import for_each, refused
@@ -108,6 +109,46 @@ def test_trials_of_several_subjects_and_sessions_by_a_table(tmp_path, three, sub
     table.write_text("\n".join(["stimulus", *"abcdefghijkl"]))
     with refused("no column of trials.csv", "responses.h5"):
         from_file(tmp_path / "responses.h5", three, **how)
+
+
+def test_trials_of_many_sessions_as_things_has_them(tmp_path):
+    """Voxels by trials, with tables of both: the commands of docs/brain.md."""
+    train, test = [f"train {k}" for k in range(24)], [f"test {k}" for k in range(12)]
+    trials = pd.DataFrame(
+        [(s, 1 + k % 2, kind, name)
+         for s in (1, 2, 3)
+         for kind, names in (("train", train[s - 1 :: 3]), ("test", test))
+         for k, name in enumerate(RANDOM.permutation(names))],
+        columns=["session", "run", "trial_type", "stimulus"],
+    )  # fmt: skip
+    trials.to_csv(tmp_path / "stimulus-metadata.csv", index=False)
+    responses = RANDOM.normal(size=(50, len(trials)))
+    in_roi = RANDOM.random(50) < 0.5
+    with h5py.File(tmp_path / "brain.h5", "w") as file:
+        file["V1"] = responses[in_roi].T
+    how = {"rows": str(tmp_path / "stimulus-metadata.csv")}
+    every = sentence_stimuli([*train, *test])
+    source = from_file(tmp_path / "brain.h5", every, **how)
+    means = pd.DataFrame(responses[in_roi].T).groupby(trials["stimulus"].to_numpy()).mean()
+    np.testing.assert_allclose(source[0], means.loc[[*train, *test]])
+    assert any("1 to 3 rows of each stimulus" in note for note in source.notes)
+    tests = from_file(tmp_path / "brain.h5", sentence_stimuli(test), repetitions=True, **how)
+    assert tests[0].shape == (3, 12, in_roi.sum())
+    with h5py.File(tmp_path / "turned.h5", "w") as file:
+        file["betas"] = responses
+    with refused("turned.h5 has 50 rows", "names 60", "transpose the array"):
+        from_file(tmp_path / "turned.h5", every, **how)
+    with h5py.File(tmp_path / "responses.h5", "w") as file:
+        # As pandas writes a DataFrame with PyTables.
+        table = file.create_group("ResponseData")
+        table.attrs["pandas_type"] = b"frame"
+        table["axis0"], table["block0_values"] = [str(k) for k in range(60)], responses
+    with refused("responses.h5 is a table of pandas (ResponseData)", "pandas.read_hdf"):
+        from_file(tmp_path / "responses.h5", every, **how)
+    # Texts that are as many as no rows, beside those that name them.
+    with h5py.File(tmp_path / "brain.h5", "a") as file:
+        file["session"] = ["1", "2", "3"]
+    assert from_file(tmp_path / "brain.h5", every, **how).notes == source.notes
 
 
 def test_what_is_no_array_of_hdf5_is_refused(tmp_path, three):
