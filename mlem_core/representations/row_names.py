@@ -30,7 +30,7 @@ from mlem_core.stimuli.stimulus_set import StimulusSet
 # Texts of these names are those of subjects; of the others, only their number is noted.
 _SUBJECTS = ("subject", "subject_id", "participant", "participant_id", "sub")
 _PARTS = ("session", "run")
-_BLOCK = 2**27  # bytes of rows that are read at a time
+_BLOCK = 2**25  # bytes of rows that are read at a time
 
 
 class RowLabels(NamedTuple):
