@@ -53,6 +53,14 @@ def beside_subjects(context: SelectionContext, *, intervals: bool = True) -> Mod
     that figures show it.
 
     Raises as `mlem_core.extensions.recordings.noise_ceilings.compute_noise_ceilings`.
+
+    Examples
+    --------
+    >>> X = analysis.stimuli.table[["colour", "size"]]
+    >>> V4, noise = X.replace({"red": 0, "blue": 4}), np.random.default_rng(0).random((2, 120, 2))
+    >>> compared = compare({"V4": V4}, X, subjects={"brain": V4.to_numpy() + noise})
+    >>> beside_subjects(compared.context).models["model"].tolist()
+    ['features', 'array']
     """
     ceilings = NOISE_CEILINGS.get(context)
     if ceilings.empty:
