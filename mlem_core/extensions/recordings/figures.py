@@ -12,7 +12,11 @@ import plotly.graph_objects as go
 
 from mlem_core.base.labels import Names
 from mlem_core.base.text import many
-from mlem_core.extensions.recordings.model_comparison import FEATURES, ModelComparison
+from mlem_core.extensions.recordings.model_comparison import (
+    FEATURES,
+    ModelComparison,
+    region_title,
+)
 from mlem_core.extensions.recordings.stage import find_comparison
 from mlem_core.figures.captions import joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
@@ -39,7 +43,6 @@ from mlem_core.figures.style import (
 
 # Regions and models up to which there is room for bars; more are a course over time, or a table.
 MOST_PANELS, MOST_BARS = 9, 30
-_OF_FEATURES = "#BBBBBB"
 _STEP = 0.045  # between two lines of significance, as a part of the height of the bars
 
 
@@ -50,10 +53,12 @@ def model_bars(comparison: ModelComparison, names: Names, *, across: int = 2) ->
     """
     groups = comparison.models.groupby(["group", "group_layer"], sort=False)
     ceilings = comparison.ceilings.set_index(["group", "layer"])
-    titles = [
-        _title(group, number, ceilings.loc[(group, number), "n"], names)
-        for (group, number), _ in groups
-    ]
+    n_groups = comparison.models["group"].nunique()
+    titles = []
+    for (group, number), _ in groups:
+        n_subjects = many(int(ceilings.loc[(group, number), "n"]), "subject")
+        region = region_title(group, number, names, n_groups)
+        titles.append(f"{plain(region, 24)} ({n_subjects})")
     layout, places = panel_layout(titles, height=380, across=across, below=150)
     values = comparison.models[["rsa", "rsa_lower", "rsa_upper"]]
     highest = max(values.max().max(), ceilings["upper"].max())
@@ -62,7 +67,7 @@ def model_bars(comparison: ModelComparison, names: Names, *, across: int = 2) ->
     for (place, models), (ref, first) in zip(groups, places, strict=True):
         called = [_called(row, names) for row in models[["model", "layer"]].itertuples(index=False)]
         lower, upper = ceilings.loc[place, ["lower", "upper"]]
-        drawn = [_ceiling_band(lower, upper, len(models)), _bars(models, called)]
+        drawn = [_ceiling_band(lower, upper, len(models)), *_bars(models, called)]
         is_below = (models["to_ceiling_p_corrected"] < SIGNIFICANT) & (models["to_ceiling"] > 0)
         if is_below.any():
             look = {"symbol": "triangle-down", "size": 8, "color": WARNING}
@@ -90,12 +95,6 @@ def _ceiling_band(lower: float, upper: float, n_models: int) -> Trace:
     return scatter([*ends, *ends[::-1]], [lower, lower, upper, upper], mode="lines", **look)
 
 
-def _title(group: str, number: int, n: int, names: Names) -> str:
-    members = [model for model, name in names.groups.items() if name == group]
-    region = names.own((members[0], number)) if members else ""
-    return f"{plain(f'{group} {region}'.rstrip(), 24)} ({many(int(n), 'subject')})"
-
-
 def _called(layer: tuple[str, Any], names: Names) -> str:
     """The name of a model below its bar: that of its layer alone where it has one of its own."""
     if pd.isna(layer[1]):
@@ -104,27 +103,38 @@ def _called(layer: tuple[str, Any], names: Names) -> str:
     return names.own(at) or names.layer_title(at)
 
 
-def _bars(models: pd.DataFrame, called: Sequence[str]) -> Trace:
-    """Bars of the models with their intervals, faint where these hold 0."""
-    kinds = [*dict.fromkeys(models["model"])]
-    of_models = dict(zip(kinds, model_colors(kinds), strict=True))
-    hover, colors = [], []
-    for name, row in zip(called, models.to_dict("records"), strict=True):
-        lines = [f"<b>{escape_text(name)}</b>", as_number(row["rsa"])]
-        if pd.notna(row["rsa_lower"]):
-            lines.append(interval(row["rsa_lower"], row["rsa_upper"]))
-        if pd.notna(row["to_ceiling_p_corrected"]):
-            distance, p = as_number(row["to_ceiling"]), as_p(row["to_ceiling_p_corrected"])
-            lines.append(f"lower ceiling less this {distance}, corrected p {p}")
-        hover.append("<br>".join(lines))
-        color = _OF_FEATURES if row["model"] == FEATURES else of_models[row["model"]]
-        colors.append(faded(color, 0.35) if row["rsa_lower"] <= 0 else color)
-    ends = models["rsa"], models["rsa_lower"], models["rsa_upper"]
-    bars: Trace = {"type": "bar", "x": list(range(len(models))), "y": ends[0]}
-    bars |= {"marker": {"color": colors}, "hovertext": hover, "hoverinfo": "text"}
-    if models["rsa_lower"].notna().any():
-        bars["error_y"] = error_bar(*ends, color=GREY, thickness=1.5, width=3)
-    return bars
+def _bars(models: pd.DataFrame, called: Sequence[str]) -> list[Trace]:
+    """Bars with their intervals: those of a file in one colour, that of the features hatched."""
+    kinds = [kind for kind in dict.fromkeys(models["model"]) if kind != FEATURES]
+    colors = {FEATURES: GREY, **dict(zip(kinds, model_colors(kinds), strict=True))}
+    models, traces = models.reset_index(drop=True).assign(called=called), list[Trace]()
+    for kind, rows in models.groupby("model", sort=False):
+        hover, color = [], colors[str(kind)]
+        for row in rows.to_dict("records"):
+            lines = [f"<b>{escape_text(row['called'])}</b>", as_number(row["rsa"])]
+            if pd.notna(row["rsa_lower"]):
+                lines.append(interval(row["rsa_lower"], row["rsa_upper"]))
+            if pd.notna(row["to_ceiling_p_corrected"]):
+                distance, p = as_number(row["to_ceiling"]), as_p(row["to_ceiling_p_corrected"])
+                lines.append(f"lower ceiling less this {distance}, corrected p {p}")
+            hover.append("<br>".join(lines))
+        # Pale within a line, so that intervals in that colour stand out on the bars too.
+        look: Trace = {"color": faded(color, 0.35), "line": {"color": color, "width": 1}}
+        if kind == FEATURES:
+            look["pattern"] = {
+                "shape": "/",
+                "fgcolor": faded(color, 0.5),
+                "size": 6,
+                "solidity": 0.15,
+            }
+            look["color"] = "rgba(0,0,0,0)"
+        ends = rows["rsa"], rows["rsa_lower"], rows["rsa_upper"]
+        bars: Trace = {"type": "bar", "x": rows.index, "y": ends[0], "marker": look, "width": 0.7}
+        bars |= {"hovertext": hover, "hoverinfo": "text"}
+        if rows["rsa_lower"].notna().any():
+            bars["error_y"] = error_bar(*ends, color=color, thickness=2, width=4)
+        traces.append(bars)
+    return traces
 
 
 def _differences(

@@ -21,6 +21,7 @@ import pandas as pd
 from mlem_core.analysis.context import SelectionContext
 from mlem_core.analysis.model_source import NO_SUBJECTS
 from mlem_core.analysis.subjects import subject_layers
+from mlem_core.base.labels import Names
 from mlem_core.base.text import many
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.extensions.recordings.noise_ceilings import SubjectCeilings
@@ -138,6 +139,14 @@ def models_beside(context: SelectionContext, group: str) -> list[Layer]:
     grouped = {name for _, members in spec.groups for name in members if name in subjects}
     aside = grouped | {*dict(spec.groups)[group]}
     return [layer for layer in context.selection.layers if layer[0] not in aside]
+
+
+def region_title(group: str, number: int, names: Names, n_groups: int) -> str:
+    """The name of a region, after that of its group where there are several groups."""
+    members = [model for model, name in names.groups.items() if name == group]
+    region = names.own((members[0], number)) if members else ""
+    is_enough = region and (n_groups == 1 or region.casefold() == group.casefold())
+    return region if is_enough else f"{group} {region}".rstrip()
 
 
 def _similarities(

@@ -14,12 +14,13 @@ import plotly.graph_objects as go
 from mlem_core.analysis.context import SelectionContext, Stage
 from mlem_core.analysis.subjects import subject_layers
 from mlem_core.base.typing import FloatArray, IntArray, Layer
-from mlem_core.extensions.recordings.model_comparison import models_beside
+from mlem_core.extensions.recordings.model_comparison import models_beside, region_title
 from mlem_core.extensions.recordings.noise_ceilings import ceilings_key
 from mlem_core.figures.captions import joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.naming import feature_name
 from mlem_core.figures.style import (
+    CLEAR,
     SEQUENTIAL,
     Trace,
     bar_title,
@@ -29,14 +30,16 @@ from mlem_core.figures.style import (
     panel_layout,
     place_in_panel,
     plain,
+    short_names,
+    square_axes,
 )
 from mlem_core.figures.thumbnails import thumbnails
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.pairs.ranks import pair_ranks
 
 # Matrices of a figure, stimuli of a matrix (of more a sample), images and values along an axis.
-MOST_RDMS, MOST_STIMULI, MOST_IMAGES, MOST_VALUES = 12, 150, 16, 12
-_HEIGHT = 250  # px of a matrix
+MOST_RDMS, MOST_STIMULI, MOST_IMAGES, MOST_VALUES = 12, 150, 8, 9
+_HEIGHT, _IMAGE = 250, 30  # px of a matrix, and of an image below it
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ RDMS = Stage[RankedDistances]("group-rdms", 1, RankedDistances, compute_rdms, ke
 
 
 def matrices(
-    rdms: RankedDistances,
+    ranks: FloatArray,
     titles: Sequence[str],
     values: pd.Series,
     labels: Sequence[str],
@@ -100,58 +103,56 @@ def matrices(
 
     Parameters
     ----------
+    ranks : (n_rdms, n_pairs)
     titles : of the matrices
-    values : (n,) of the feature
+    values : (n,) of the feature, with its name
     labels : (n,) names of the stimuli, for hovering
-    images : (n,) of the stimuli, as data URIs; some of them stand beside the matrices
+    images : (n,) of the stimuli, as data URIs; some of them stand below the matrices
     across : matrices beside each other
     """
     from scipy.spatial.distance import squareform
 
     order = values.reset_index(drop=True).sort_values(kind="stable").index.to_numpy()
     n, ordered = len(order), values.iloc[order].astype(str).tolist()
-    layout, places = panel_layout(titles, height=_HEIGHT, across=across, apart=0.07, below=84)
+    below = 26 + _IMAGE * (images is not None)
+    layout, places = panel_layout(titles, height=_HEIGHT, across=across, apart=0.03, below=below)
     names = [
         f"{plain(labels[k], 40)} ({escape_text(value)})"
         for k, value in zip(order, ordered, strict=True)
     ]
     hover = [[f"{a}<br>{b}" for b in names] for a in names]
-    starts = [k for k in range(n) if not k or ordered[k] != ordered[k - 1]]
-    ticks = _value_ticks(ordered, starts)
     traces, n_images = list[Trace](), 0 if images is None else min(n, MOST_IMAGES)
     layout["images"] = []
-    for ranks, (ref, first) in zip(rdms.ranks, places, strict=True):
-        square = squareform(ranks)[np.ix_(order, order)]
+    for distances, (ref, first) in zip(ranks, places, strict=True):
+        square = squareform(distances)[np.ix_(order, order)]
         np.fill_diagonal(square, np.nan)
         traces += place_in_panel(ref, [heatmap(square, hover, coloraxis="coloraxis")])
-        at = {"showgrid": False, "zeroline": False, "constrain": "domain"}
-        layout[f"xaxis{ref}"] |= at | ticks
-        y = {"range": [n - 0.5, -0.5], "scaleanchor": f"x{ref}", "showticklabels": False}
-        layout[f"yaxis{ref}"] |= at | y
-        # Each image stands for the stimuli beside it, of which it is the middle one.
-        for place in range(n_images if first else 0):
+        ends = (-0.5, n - 0.5), (n - 0.5, -0.5)
+        square_axes(layout, ref, _value_ticks(ordered), *ends, below=False, beside=first)
+        # Each image stands for the stimuli above it, of which it is the middle one.
+        for place in range(n_images):
             source = (images or ())[order[int((place + 0.5) * n / n_images)]]
-            of_axes = {"xref": f"x{ref} domain", "yref": f"y{ref}", "source": source}
-            corner = {"x": -0.02, "y": place * n / n_images - 0.5, "xanchor": "right"}
-            size = {"sizex": 0.2, "sizey": n / n_images, "yanchor": "top"}
+            of_axes = {"xref": f"x{ref}", "yref": f"y{ref} domain", "source": source}
+            corner = {"x": place * n / n_images - 0.5, "y": -0.02, "yanchor": "top"}
+            size = {"sizex": n / n_images, "sizey": 0.2}
             layout["images"].append(of_axes | corner | size)
+    layout["yaxis"]["title"]["text"] = feature_name(str(values.name))
     bar = {"title": bar_title("ranked distance"), "len": 150, "lenmode": "pixels"}
     bar |= {"y": 1, "yanchor": "top"}
     layout["coloraxis"] = color_axis(0.0, 1.0, {0: "0", 0.5: ".5", 1: "1"}, SEQUENTIAL, **bar)
     return go.Figure(traces, layout)
 
 
-def _value_ticks(ordered: Sequence[str], starts: Sequence[int]) -> dict[str, Any]:
-    """Names of the values in the middle of their stimuli; of many the first, middle and last."""
-    n = len(ordered)
-    if len(starts) > MOST_VALUES:
-        places = [0, n // 2, n - 1]
-    else:
-        ends = [*starts[1:], n]
-        places = [(start + end - 1) // 2 for start, end in zip(starts, ends, strict=True)]
-    texts = [plain(ordered[k], 12) for k in places]
-    angle = -40 if sum(map(len, texts)) > 24 else 0
-    return {"tickvals": places, "ticktext": texts, "tickangle": angle}
+def _value_ticks(ordered: Sequence[str]) -> dict[str, Any]:
+    """Names of the values in the middle of their stimuli, as far from each other as text needs."""
+    n, places = len(ordered), list[float]()
+    starts = [k for k in range(n) if not k or ordered[k] != ordered[k - 1]]
+    for start, end in zip(starts, [*starts[1:], n], strict=True):
+        middle = (start + end - 1) / 2
+        if not places or middle - places[-1] >= n / MOST_VALUES:
+            places.append(middle)
+    texts = [plain(ordered[int(place)], 12) for place in places]
+    return {"tickvals": places, "ticktext": texts, **CLEAR}
 
 
 @figure(
@@ -178,30 +179,30 @@ def draw_group_rdms(context: FigureContext) -> RenderedFigure | None:
     if feature not in context.selection.features:
         feature = context.results.most_important(context.selection.features)
     names, stimuli = context.names, analysis.stimuli.take(rdms.rows)
-    titles = []
+    n_groups, titles = len({group for group, _ in groups}), []
     for k in at:
-        (name, number), is_group = rdms.layers[k], k < rdms.n_groups
-        layer = (groups[name, number][0][0] if is_group else name), number
-        region = names.own(layer)
-        title = f"{name} {region}".rstrip() if is_group else region or names.layer_title(layer)
-        titles.append(plain(title, 24))
+        layer, is_group = rdms.layers[k], k < rdms.n_groups
+        title = region_title(*layer, names, n_groups) if is_group else names.own(layer)
+        titles.append(title or names.layer_title(layer))
     labels = stimuli.sentences if stimuli.level != "word" else stimuli.words
     images = thumbnails(labels, Path(analysis.spec.stimuli).parent)
-    chosen_rdms = RankedDistances(
-        tuple(rdms.layers[k] for k in at), rdms.n_groups, rdms.ranks[at], rdms.rows
-    )
-    of_rows = (
-        "" if len(stimuli) == len(analysis.stimuli) else f"A sample of {len(stimuli)} stimuli. "
-    )
-    across = 2 if context.drawing.screen or context.drawing.narrow else 3
+    is_sample = len(stimuli) < len(analysis.stimuli)
+    longest = 18  # letters of a title
+    if context.drawing.narrow:  # of more than six in rows of two a page has no room
+        across, longest = (3, 11) if len(at) > 6 else (2, longest)
+    else:
+        # The most in a row that leave the fewest places empty.
+        most = (3,) if context.drawing.screen else (5, 4, 3)
+        across = min(most, key=lambda n: -len(at) % min(len(at), n))
+    titles, values = short_names(titles, longest), stimuli.table[feature]
     return RenderedFigure(
-        matrices(chosen_rdms, titles, stimuli.table[feature], labels, images, across=across),
+        matrices(rdms.ranks[at], titles, values, labels, images, across=across),
         joined(
             "Ranked distances: mean of the subjects of a group, and each model. Stimuli are "
             f"ordered by {feature_name(feature)}.",
-            of_rows,
-            "Images: every so many stimuli." if images else "",
+            f"A sample of {len(stimuli)} stimuli." if is_sample else "",
+            "Images: some of the stimuli, at their places." if images else "",
             context.basis_sentence,
         ),
-        pd.DataFrame({"stimulus": labels, feature: stimuli.table[feature].to_numpy()}),
+        pd.DataFrame({"stimulus": labels, feature: values.to_numpy()}),
     )

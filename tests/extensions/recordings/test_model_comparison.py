@@ -20,7 +20,7 @@ from mlem_core.cli.commands import main
 from mlem_core.extensions.recordings.figures import model_bars
 from mlem_core.extensions.recordings.model_comparison import compare_models
 from mlem_core.extensions.recordings.noise_ceilings import NOISE_CEILINGS, SUBJECT_CEILINGS
-from mlem_core.extensions.recordings.rdms import RDMS, RankedDistances, matrices
+from mlem_core.extensions.recordings.rdms import RDMS, matrices
 from mlem_core.extensions.web_page.page import _figures
 from mlem_core.figures.context import FIGURES, FigureContext, FigureOptions
 from mlem_core.figures.naming import naming
@@ -213,10 +213,13 @@ def test_bars_ceilings_and_lines_are_those_of_the_tables(compared):
     shown = FigureContext(context.analysis, context.selection, context.store)
     with naming(shown.names):
         drawn = FIGURES["model_comparison"].draw(shown)
-    (bars,) = (trace for trace in drawn.figure.data if trace.type == "bar")
-    np.testing.assert_allclose(bars.y, found.models["rsa"])
-    ends = bars.y - bars.error_y.arrayminus, bars.y + bars.error_y.array
-    np.testing.assert_allclose(ends, found.models[["rsa_lower", "rsa_upper"]].T)
+    bars = [trace for trace in drawn.figure.data if trace.type == "bar"]
+    assert [[*trace.x] for trace in bars] == [[0], [1, 2, 3]]
+    for trace in bars:
+        rows = found.models.iloc[[*trace.x]]
+        np.testing.assert_allclose(trace.y, rows["rsa"])
+        ends = trace.y - trace.error_y.arrayminus, trace.y + trace.error_y.array
+        np.testing.assert_allclose(ends, rows[["rsa_lower", "rsa_upper"]].T)
     band, ceiling = drawn.figure.data[0], found.ceilings.iloc[0]
     assert [*band.y] == [ceiling["lower"]] * 2 + [ceiling["upper"]] * 2
     assert [*drawn.figure.layout.xaxis.ticktext] == ["features", "near", "as near", "far"]
@@ -237,7 +240,7 @@ def test_bars_ceilings_and_lines_are_those_of_the_tables(compared):
     assert "Holm" in drawn.caption and "subjects and stimuli" in drawn.caption
     # Without intervals bars alone, without subjects nothing.
     bare = compare_models(context, NOISE_CEILINGS.get(context))
-    assert [trace.type for trace in model_bars(bare, shown.names).data] == ["scatter", "bar"]
+    assert [trace.type for trace in model_bars(bare, shown.names).data] == ["scatter", "bar", "bar"]
     assert FIGURES["model_comparison"].draw(shown.reselect(layers=(("m", 0), ("m", 1)))) is None
 
 
@@ -266,19 +269,19 @@ def test_matrices_are_ranked_distances_in_the_order_of_a_feature(brain, compared
             == ["Models beside the subjects", FIGURES["group_rdms"].title][: 1 + stimuli]
         )
     titles = [note.text for note in drawn.figure.layout.annotations]
-    assert titles == ["it IT", "near", "as near", "far"] and not drawn.figure.layout.images
-    assert [*drawn.figure.layout.xaxis.ticktext] == ["a", "b", "c"]
+    assert titles == ["IT", "near", "as near", "far"] and not drawn.figure.layout.images
+    assert [*drawn.figure.layout.yaxis.ticktext] == ["a", "b", "c"]
+    assert drawn.figure.layout.yaxis.title.text == "kind"
 
 
 def test_images_stand_beside_the_rows_that_they_stand_for():
     n = 20
     ranks = np.random.default_rng(0).random((1, n * (n - 1) // 2))
-    rdms = RankedDistances((("it", 0),), 1, ranks, np.arange(n))
-    values, uris = pd.Series([*"ba"] * 10), [f"data:{k}" for k in range(n)]
-    drawn = matrices(rdms, ["it"], values, [*map(str, range(n))], uris)
+    values, uris = pd.Series([*"ba"] * 10, name="kind"), [f"data:{k}" for k in range(n)]
+    drawn = matrices(ranks, ["it"], values, [*map(str, range(n))], uris)
     images, order = drawn.layout.images, values.sort_values(kind="stable").index
-    assert len(images) == 16 and images[0].y == -0.5
-    np.testing.assert_allclose(images[-1].y + images[-1].sizey, n - 0.5)
+    assert len(images) == 8 and images[0].x == -0.5
+    np.testing.assert_allclose(images[-1].x + images[-1].sizex, n - 0.5)
     for image in images:
-        middle = image.y + 0.5 + image.sizey / 2
+        middle = image.x + 0.5 + image.sizex / 2
         assert image.source == f"data:{order[int(middle)]}"
