@@ -145,9 +145,7 @@ def farthest_exchange(
 ) -> int:
     """Number of the way whose permuted labels reach most: their mean and two standard deviations.
 
-    Parameters
-    ----------
-    statistic : called with `PILOT` permutations of each way; its columns count alike
+    These are of `PILOT` permutations, on average over the columns of the statistic.
     """
     reach = [0.0]
     if len(ways) > 1:

@@ -125,8 +125,7 @@ class MatchedRows:
         if match is None or array.problem or len(array.shape) < 2:
             return array
         if array.shape[-2] != match.n_rows:
-            is_turned = array.shape[-1] == match.n_rows
-            way = ": transpose the array, which has as many columns" * is_turned
+            way = ": transpose the array" * (array.shape[-1] == match.n_rows)
             raise InputError(
                 f"{where} has {array.shape[-2]:,} rows, and {match.labels.what} names "
                 f"{match.n_rows:,}; expected as many{way}."

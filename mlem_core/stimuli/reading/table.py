@@ -386,21 +386,18 @@ def carried_name(column: str, names: Sequence[str]) -> str:
 
 def has_events(table: Table) -> bool:
     """Whether a table is an events.tsv of BIDS: a row an event, with its onset and duration."""
-    names = [str(name) for name in table.frame]
+    names = {str(name) for name in table.frame}
     is_named = table.name.endswith("events.tsv") or "trial_type" in names
-    return is_named and {"onset", "duration"} <= {*names}
+    return is_named and {"onset", "duration"} <= names
 
 
 def _event_names(table: Table) -> list[str]:
     """Name of each event: its stim_file, else its trial_type (or "event") and a number."""
-    n, numbers, names = len(table.frame), defaultdict[str, Any](lambda: count(1)), []
-    files, types = (
-        table.values(name) if name in table.frame else [None] * n
-        for name in ("stim_file", "trial_type")
-    )
-    for file, kind in zip(files, types, strict=True):
-        names.append(file or f"{kind or 'event'} {next(numbers[kind or 'event'])}")
-    return names
+    numbers, none = defaultdict[str, Any](lambda: count(1)), [None] * len(table.frame)
+    columns = ("stim_file", "trial_type")
+    cells = (table.values(name) if name in table.frame else none for name in columns)
+    pairs = [(file, kind or "event") for file, kind in zip(*cells, strict=True)]
+    return [file or f"{kind} {next(numbers[kind])}" for file, kind in pairs]
 
 
 def with_words(

@@ -17,6 +17,7 @@ from mlem_core.extensions.recordings.region_similarity import (
     find_recordings,
 )
 from mlem_core.pairs.resampling_units import StimulusUnits, draw_halves
+from mlem_core.stimuli.roles import read_csv
 
 N, LAYERS, REGIONS, SUBJECTS, K = 40, 4, 3, 3, 39
 
@@ -149,6 +150,39 @@ def correlate_far(first, second, far):
     """Correlations of ranks among all pairs, over some pairs."""
     ranks = [[rankdata(pdist(rows))[far] for rows in arrays] for arrays in (first, second)]
     return np.array([[pearsonr(a, b)[0] for b in ranks[1]] for a in ranks[0]])
+
+
+def test_ranks_lose_what_the_time_between_two_stimuli_explains():
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame({"stimulus": range(N), "kind": [*"ab"] * (N // 2), "run": [*"xxxy"] * 10})
+    order = rng.permutation(N)
+    table = frame.assign(trial=order).to_csv(index=False).encode()
+    stimuli = read_csv(table, name="s.csv", roles={"stimulus": "stimulus", "trial": "order"})
+    counts = rng.random(N * (N - 1) // 2) < 0.9
+    ranks = rng.random((2, counts.sum()))
+    first, second = (ends[counts] for ends in np.triu_indices(N, 1))
+    place = frame.assign(trial=order).sort_values(["run", "trial"]).reset_index()
+    place = place.sort_values("index").index.to_numpy()
+    keys = [abs(place[first] - place[second]), (frame["run"][first].values == frame["run"][second])]
+    for before, after in zip(
+        ranks, region_similarity._less_time(ranks, stimuli, counts), strict=True
+    ):
+        means = pd.Series(before).groupby([np.asarray(key) for key in keys]).transform("mean")
+        np.testing.assert_allclose(after, before - means, atol=1e-12)
+
+
+@pytest.mark.slow
+def test_layers_that_drift_as_regions_do_are_seldom_claimed(tmp_path):
+    """Random walks in both: all would be claimed, were time not taken out of the distances."""
+    claims = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        model, brain = (rng.standard_normal((3, 80, 5)).cumsum(axis=1) for _ in range(2))
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        context = build_context(folder, model, brain, np.arange(80))
+        claims += REGION_SIMILARITY.get(context, permutations=39).best["p"].min() < 0.05
+    assert claims <= 8, claims
 
 
 @pytest.mark.slow
