@@ -18,7 +18,8 @@ export function profiles(state, root, tip) {
     const wide = (width - LEFT - GAP * (across - 1)) / across, down = Math.ceil(own.length / across);
     const high = Math.max(74, Math.min(190, 560 / down - TOP - BOTTOM));
     const ends = importance.features.flatMap(each => [...each.upper, ...each.values, ...each.lower]).filter(value => value !== null);
-    const most = Math.max(0.02, ...ends, ...[...importance.rho, ...importance.ceiling].filter(value => value !== null));
+    const grey = [...importance.rho, ...importance.ceiling, ...importance.bands.flatMap(each => each.upper)];
+    const most = Math.max(0.02, ...ends, ...grey.filter(value => value !== null));
     const least = Math.min(0, ...ends.map(value => Math.max(value, -0.2 * most)));
     const y = value => TOP + high * (1 - (value - least) / (most - least));
     const drawing = vector("svg", {
@@ -37,7 +38,7 @@ export function profiles(state, root, tip) {
         x: x(at ? places.length - 1 : 0), y: TOP + high + 14, class: "tick", text: layers[layer].tick,
         "text-anchor": places.length < 2 ? "middle" : at ? "end" : "start",
       })));
-      for (const grey of importance.bands) group.append(area(grey, places, x, y, "grey"));
+      for (const band of importance.bands) group.append(area(band, places, x, y, "grey"));
       for (const [values, kind] of [[importance.rho, "score"], [importance.ceiling, "score ceiling"]]) {
         group.append(vector("path", { d: line(values, places, x, y), class: kind }));
       }
