@@ -115,7 +115,8 @@ def matrices(
     order = values.reset_index(drop=True).sort_values(kind="stable").index.to_numpy()
     n, ordered = len(order), values.iloc[order].astype(str).tolist()
     below = 26 + _IMAGE * (images is not None)
-    layout, places = panel_layout(titles, height=_HEIGHT, across=across, apart=0.03, below=below)
+    height = min(_HEIGHT, 900 // across)  # a matrix is as high as wide
+    layout, places = panel_layout(titles, height=height, across=across, apart=0.03, below=below)
     names = [
         f"{plain(labels[k], 40)} ({escape_text(value)})"
         for k, value in zip(order, ordered, strict=True)
