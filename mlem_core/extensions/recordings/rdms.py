@@ -193,7 +193,7 @@ def draw_group_rdms(context: FigureContext) -> RenderedFigure | None:
         across, longest = (3, 11) if len(at) > 6 else (2, longest)
     else:
         # The most in a row that leave the fewest places empty.
-        most = (3,) if context.drawing.screen else (5, 4, 3)
+        most = (2,) if context.drawing.screen else (5, 4, 3)
         across = min(most, key=lambda n: -len(at) % min(len(at), n))
     titles, values = short_names(titles, longest), stimuli.table[feature]
     return RenderedFigure(
