@@ -26,6 +26,7 @@ STUDIES = {
     "populations": ("validation.populations", "tasks"),
     "subjects": ("validation.subjects", "tasks"),
     "in-time": ("validation.in_time", "tasks"),
+    "groups-in-time": ("validation.in_time", "group_tasks"),
     "onsets": ("validation.onsets", "tasks"),
     "second-level": ("validation.second_level", "tasks"),
     "similarity-terms": ("validation.similarity_terms", "tasks"),

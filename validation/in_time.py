@@ -8,6 +8,9 @@ below .05 of the importance of a feature, or a p below .05 of the held-out ρ, o
 The same trials are taken as rows without an order, as rows in blocks of the length that is measured
 in the recordings, in order (blocks and shifts in time), in four runs, and in order with a lag. With
 a planted topic the same claims are its power.
+
+A group is of subjects who saw the same trials, each with noise of its own. Its claim is a corrected
+p below .05 of the mean importance of a feature over the subjects.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.serial_dependence import serial_dependence
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.typing import FloatArray
+from mlem_core.extensions.recordings.time_course import TIME_COURSE
 from mlem_core.inference.importance_null import IMPORTANCE_CHANCE, SCORE_CHANCE
 from mlem_core.representations.arrays import from_file
 from mlem_core.stimuli.roles import read_csv
@@ -40,6 +44,9 @@ PERMUTATIONS = 39
 # Standard deviations of a topic's pattern, in those of a trial's noise.
 PLANTED = 0.75
 DATA_SETS, QUICK = {0.0: 3, PLANTED: 1}, 1
+# Groups of each size, of one drift, design and handling.
+GROUPS, GROUP_HANDLINGS = {4: 6, 20: 2}, ("rows", "order", "runs")
+DRIFTING = ("AR .6", "random walk", "scanner drift")
 
 
 def noise(kind: str, rng: np.random.Generator) -> FloatArray:
@@ -79,35 +86,50 @@ def table(design: str, handling: str, rng: np.random.Generator) -> tuple[pd.Data
     return frame, topics
 
 
+def trials_and_layers(
+    noise_kind: str, design: str, handling: str, planted: float, n_layers: int, seed: list[int]
+) -> tuple[pd.DataFrame, FloatArray]:
+    """Trials, and (n_layers, n_trials, n_units) noise with a planted topic."""
+    rng = np.random.default_rng([*seed, NOISES.index(noise_kind), DESIGNS.index(design)])
+    frame, topics = table(design, handling, rng)
+    layers = []
+    for _ in range(n_layers):
+        patterns = rng.standard_normal((4, UNITS))
+        layers.append(noise(noise_kind, rng) + planted * patterns[topics])
+    return frame, np.stack(layers)
+
+
+def analyzed(
+    folder: Path, frame: pd.DataFrame, layers: dict[str, FloatArray], handling: str, **choices: Any
+) -> SelectionContext:
+    """An analysis of recordings in a new folder."""
+    frame.to_csv(folder / "trials.csv", index=False)
+    np.savez(folder / "scan.npz", **layers)
+    if handling == "measured blocks":
+        stimuli = read_csv(folder / "trials.csv")
+        measured = serial_dependence(from_file(folder / "scan.npz", stimuli), stimuli)
+        choices |= {"blocks": measured.block_length} if measured.is_there else {}
+    if handling == "order, lag 10":
+        choices["lag"] = "10"
+    spec = AnalysisSpec(
+        str(folder / "trials.csv"),
+        representations=(("scan", str(folder / "scan.npz")),),
+        estimator="ridge",
+        values=(),
+        **choices,
+    )
+    store = Store(folder / "store")
+    return SelectionContext.from_analysis(run(spec, store, False), store)
+
+
 def claims(noise_kind: str, design: str, handling: str, planted: float, seed: int) -> list[Row]:
     """Claims on some recordings of one set of trials."""
-    rng = np.random.default_rng([seed, NOISES.index(noise_kind), DESIGNS.index(design)])
-    frame, topics = table(design, handling, rng)
-    layers = {}
-    for recording in range(RECORDINGS):
-        patterns = rng.standard_normal((4, UNITS))
-        layers[f"recording{recording}"] = noise(noise_kind, rng) + planted * patterns[topics]
+    drawn = noise_kind, design, handling, planted
+    frame, recordings = trials_and_layers(*drawn, RECORDINGS, [seed])
+    layers = {f"recording{number}": rows for number, rows in enumerate(recordings)}
     rows: list[Row] = []
     with TemporaryDirectory() as name:
-        folder, choices = Path(name), dict[str, Any]()
-        frame.to_csv(folder / "trials.csv", index=False)
-        np.savez(folder / "scan.npz", **layers)
-        if handling == "measured blocks":
-            stimuli = read_csv(folder / "trials.csv")
-            found = serial_dependence(from_file(folder / "scan.npz", stimuli), stimuli)
-            choices = {"blocks": found.block_length} if found.is_there else {}
-        if handling == "order, lag 10":
-            choices = {"lag": "10"}
-        spec = AnalysisSpec(
-            str(folder / "trials.csv"),
-            representations=(("scan", str(folder / "scan.npz")),),
-            estimator="ridge",
-            values=(),
-            **choices,
-        )
-        store = Store(folder / "store")
-        analysis = run(spec, store, False)
-        context = SelectionContext.from_analysis(analysis, store)
+        context = analyzed(Path(name), frame, layers, handling)
         importances = IMPORTANCE_CHANCE.get(context, permutations=PERMUTATIONS)
         scores = SCORE_CHANCE.get(context, permutations=PERMUTATIONS)
     for recording in range(RECORDINGS):
@@ -124,10 +146,25 @@ def claims(noise_kind: str, design: str, handling: str, planted: float, seed: in
                 "topic": of_layer["topic"],
                 "number": of_layer["number"],
                 "rho": rho,
-                "blocks": choices.get("blocks", 0),
+                "blocks": context.analysis.spec.blocks,
             }
         )
     return rows
+
+
+def group_claims(
+    noise_kind: str, design: str, handling: str, planted: float, seed: int, n_subjects: int
+) -> list[Row]:
+    """Claims on the means of subjects who saw one set of trials."""
+    drawn = noise_kind, design, handling, planted
+    frame, subjects = trials_and_layers(*drawn, n_subjects, [seed, n_subjects])
+    of_all = {"subjects": (("scan", "all"),), "axes": (("scan", "region"),)}
+    with TemporaryDirectory() as name:
+        context = analyzed(Path(name), frame, {"region": subjects}, handling, **of_all)
+        course = TIME_COURSE.get(context, permutations=PERMUTATIONS)
+    p = course.importance.set_index("feature")["p"]
+    row = dict(zip(("noise", "design", "handling", "planted"), drawn, strict=True))
+    return [row | {"seed": seed, "subjects": n_subjects} | p[["topic", "number"]].to_dict()]
 
 
 def tasks(quick: bool) -> list[Task]:
@@ -144,6 +181,39 @@ def tasks(quick: bool) -> list[Task]:
         # With a planted topic, where claims hold.
         if not (planted and handling == "rows" and noise_kind != "independent")
     ]
+
+
+def group_tasks(quick: bool) -> list[Task]:
+    """The study of groups of subjects in parts."""
+    return [
+        Task(
+            f"{n_subjects} subjects, {noise_kind}, {design}, {handling}, {planted}, {seed}",
+            group_claims,
+            (noise_kind, design, handling, planted, seed, n_subjects),
+        )
+        for n_subjects, n in GROUPS.items()
+        for planted in DATA_SETS
+        for seed in range(1 if quick or planted else n)
+        for noise_kind, design, handling in product(DRIFTING, DESIGNS, GROUP_HANDLINGS)
+        # As rows all of them are claimed, which a few show.
+        if handling != "rows" or not (planted or n_subjects > min(GROUPS))
+    ]
+
+
+def group_tables(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Groups of noise in which a feature is claimed, and those in which a planted topic is."""
+    is_noise = rows["planted"] == 0
+    tested = rows[["topic", "number"]].min(axis=1).where(is_noise, rows["topic"]) < 0.05
+    kinds = is_noise.map({True: "noise", False: "planted topic"})
+    cells = tested.groupby([kinds, rows["noise"], rows["subjects"], rows["handling"]])
+    text = cells.sum().astype(str) + " of " + cells.size().astype(str)
+    order = pd.MultiIndex.from_product([["noise", "planted topic"], DRIFTING, GROUPS])
+    grid = text.unstack("handling").reindex(order, columns=GROUP_HANDLINGS).fillna("")
+    grid.index = pd.Index(
+        [f"{kind}, {noise_kind}, {n} subjects" for kind, noise_kind, n in order],
+        name="groups in time",
+    )
+    return {"groups in time": grid}
 
 
 def tables_from(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:

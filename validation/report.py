@@ -227,6 +227,7 @@ TABLES: dict[str, Callable[[pd.DataFrame], dict[str, pd.DataFrame]]] = {
     "populations": populations.of_populations,
     "subjects": subjects.of_subjects,
     "in-time": in_time.tables_from,
+    "groups-in-time": in_time.group_tables,
     "onsets": onsets.tables_from,
     "second-level": second_level.of_second_level,
     "units": units.of_units,
