@@ -25,6 +25,7 @@ STUDIES = {
     "budget": ("validation.budget", "tasks"),
     "populations": ("validation.populations", "tasks"),
     "subjects": ("validation.subjects", "tasks"),
+    "model-differences": ("validation.subjects", "difference_tasks"),
     "in-time": ("validation.in_time", "tasks"),
     "groups-in-time": ("validation.in_time", "group_tasks"),
     "onsets": ("validation.onsets", "tasks"),

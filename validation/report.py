@@ -226,6 +226,7 @@ TABLES: dict[str, Callable[[pd.DataFrame], dict[str, pd.DataFrame]]] = {
     "budget": budget.tables_from,
     "populations": populations.of_populations,
     "subjects": subjects.of_subjects,
+    "model-differences": subjects.difference_tables,
     "in-time": in_time.tables_from,
     "groups-in-time": in_time.group_tables,
     "onsets": onsets.tables_from,

@@ -54,7 +54,7 @@ def test_the_92_images_have_rsatoolboxs_numbers(kind, tmp_path, monkeypatch, cap
     data = ["--data", PUBLISHED] if kind else []
     monkeypatch.setattr(sys, "argv", ["images92.py", "--out", str(tmp_path / "out"), *data])
     runpy.run_path(str(SCRIPT), run_name="__main__")
-    assert "below the lower noise ceiling of it" in capsys.readouterr().out
+    assert "are below the lower noise ceiling" in capsys.readouterr().out
     out = tmp_path / "out"
     (ceiling,) = pd.read_csv(out / "noise_ceilings.csv").to_dict("records")
     models = pd.read_csv(out / "model_ceilings.csv").set_index("model").loc["models"]
