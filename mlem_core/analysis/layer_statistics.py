@@ -107,9 +107,16 @@ def layer_statistics(
         _check_room(design, sources, store)
         compared = passes.compared(design)
         if missing:
-            _check_tested(compared, missing)
+            most = max(missing, key=lambda layer: len(missing[layer]))
+            _check_tested(
+                compared,
+                "of stimuli that have a distance in every layer",
+                f"leave out layers or stimuli ({NAMES.layer_title(most)} lacks "
+                f"{many(len(missing[most]), 'pair')})",
+            )
         if times is not None:
-            _check_lag(compared, spec.lag)
+            far_apart = f"of stimuli that came further apart than {spec.lag}"
+            _check_tested(compared, far_apart, "choose a shorter lag or fewer folds")
         check_memory(
             8 * sum(test.n_sums for test in compared.tests) * len(sources),
             f"the test pairs of {len(sources)} layers",
@@ -160,26 +167,13 @@ def missing_pairs(
     return missing
 
 
-def _check_tested(compared: ComparedPairs, missing: Mapping[Layer, IntArray]) -> None:
-    """Raise InputError where pairs without a distance leave too few to test a fold."""
-    counts = [len(test.first) for test in compared.tests]
-    if min(counts) < FEWEST_TESTED:
-        most = max(missing, key=lambda layer: len(missing[layer]))
-        raise InputError(
-            f"fold {np.argmin(counts)} is left with {many(min(counts), 'pair')} of stimuli that "
-            f"have a distance in every layer; each fold needs at least {FEWEST_TESTED}, so leave "
-            f"out layers or stimuli ({NAMES.layer_title(most)} lacks "
-            f"{many(len(missing[most]), 'pair')})."
-        )
-
-
-def _check_lag(compared: ComparedPairs, lag: str) -> None:
-    """Raise InputError where a lag leaves too few pairs to test a fold."""
+def _check_tested(compared: ComparedPairs, of_which: str, remedy: str) -> None:
+    """Raise InputError where too few pairs are left to test a fold."""
     counts = [len(test.first) for test in compared.tests]
     if min(counts) < FEWEST_TESTED:
         raise InputError(
-            f"the lag {lag} leaves fold {np.argmin(counts)} with {many(min(counts), 'pair')}; each "
-            f"fold needs at least {FEWEST_TESTED}, so choose a shorter lag or fewer folds."
+            f"fold {np.argmin(counts)} is left with {many(min(counts), 'pair')} {of_which}; each "
+            f"fold needs at least {FEWEST_TESTED}, so {remedy}."
         )
 
 

@@ -131,7 +131,7 @@ def test_a_lag_leaves_out_pairs_and_is_said(tmp_path):
     [
         ("ten", "found the lag 'ten'; expected a number of stimuli such as 10"),
         ("8s", "no column of s.csv says when a stimulus came"),
-        ("60", "the lag 60 leaves fold 0 with 0 pairs"),
+        ("60", "fold 0 is left with 0 pairs of stimuli that came further apart than 60"),
     ],
 )
 def test_a_lag_that_cannot_be_is_refused_in_one_sentence(tmp_path, lag, says):
