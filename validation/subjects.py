@@ -43,7 +43,7 @@ DATA_SETS, PART, QUICK = {OURS: 300, THEIRS: 60}, {OURS: 50, THEIRS: 10}, 2
 EQUAL, APART = "equal models", "another model"
 OWN_OF_SECOND = {EQUAL: 1.0, APART: 1.6}
 # rsatoolbox takes five seconds a data set with two models.
-DIFFERENCE_SETS = {OURS: 300, THEIRS: 20}
+DIFFERENCE_SETS = {OURS: 300, THEIRS: 10}
 
 
 def drawn(
