@@ -206,7 +206,8 @@ def group_tables(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     cells = tested.groupby([kinds, rows["noise"], rows["subjects"], rows["handling"]])
     text = cells.sum().astype(str) + " of " + cells.size().astype(str)
     order = pd.MultiIndex.from_product([["noise", "planted topic"], DRIFTING, GROUPS])
-    grid = text.unstack("handling").reindex(order, columns=GROUP_HANDLINGS).fillna("")
+    grid = text.unstack("handling", fill_value="")
+    grid = grid.reindex(order, columns=GROUP_HANDLINGS, fill_value="")
     grid.index = pd.Index(
         [f"{kind}, {noise_kind}, {n} subjects" for kind, noise_kind, n in order],
         name="groups in time",

@@ -17,6 +17,7 @@ from mlem_core.representations.registry import ModelUnavailable
 from validation import (
     choice,
     chosen,
+    in_time,
     noisy_profiles,
     populations,
     second_level,
@@ -117,6 +118,32 @@ def test_a_study_of_intervals_or_levels_gives_its_table(study, name, columns, mo
     assert shares.astype(float).between(0, 100).all() and len(found) >= 2
     every = study.tasks(False)
     assert len({task.name for task in every}) == len(every) > len(tasks)
+
+
+def test_differences_of_models_are_those_of_rsatoolbox(monkeypatch):
+    from rsatoolbox.rdm import RDMs, compare
+
+    monkeypatch.setattr(subjects, "REPLICATES", 10)
+    own = (1.0, subjects.OWN_OF_SECOND[subjects.APART])
+    distances = subjects.drawn(0.6, 5, 20, [0], own)
+    first, second = compare(RDMs(distances[:2]), RDMs(distances[2:]), "spearman").mean(axis=1)
+    apart, lower, upper, p = subjects.our_difference(distances)
+    assert apart == pytest.approx(first - second) and lower < apart < upper and 0 < p < 1
+    # Theirs is the mean of their draws.
+    assert subjects.their_difference(distances, 0)[0] == pytest.approx(apart, abs=0.1)
+    tasks = [task for task in subjects.difference_tasks(True) if "80" not in task.name]
+    rows = [row for task in tasks for row in task.call(*task.arguments)]
+    (table,) = TABLES["model-differences"](pd.DataFrame(rows)).values()
+    assert table.columns.tolist()[:2] == ["held, ours", "held, rsatoolbox"] and len(table) == 8
+
+
+def test_groups_of_subjects_in_time_give_their_table():
+    groups = {task.name: task for task in in_time.group_tasks(False)}
+    assert len(groups) == len(in_time.group_tasks(False))
+    names = (f"4 subjects, AR .6, single trials, order, {planted}, 0" for planted in (0.0, 0.75))
+    rows = [row for name in names for row in groups[name].call(*groups[name].arguments)]
+    (table,) = TABLES["groups-in-time"](pd.DataFrame(rows)).values()
+    assert table.loc["planted topic, AR .6, 4 subjects", "order"] == "1 of 1"
 
 
 def test_the_study_of_systems_gives_its_tables():
