@@ -4,8 +4,9 @@ p is corrected over all features and time points at once, by the largest statist
 labels. When a feature becomes significant depends on how many stimuli and subjects there are, and
 is no property of a brain. So the onset is the time at which the importance reaches half of its
 maximum, between time points by a straight line: going back from the first time point that is
-significant and above half. Its interval is the jackknife's, over stimuli and subjects. A feature
-that is nowhere significant has no onset.
+significant and above half. A feature that is nowhere significant has no onset. The onset of the
+jackknife's curves follows weak and slow features too little, so its interval is from the onsets of
+curves that are drawn with the jackknife's errors, over stimuli and subjects.
 
 Sources: Miller, Patterson and Ulrich (1998), onsets at a part of the maximum and their jackknife;
 Nichols and Holmes (2002), the largest statistic.
@@ -13,6 +14,7 @@ Nichols and Holmes (2002), the largest statistic.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,11 +32,13 @@ from mlem_core.inference.block_influence import (
     jackknife_fit_scores,
     resampled_blocks,
 )
-from mlem_core.inference.group_means import interval_reach, mean_estimate
+from mlem_core.inference.group_means import mean_estimate
 from mlem_core.inference.importance_null import IMPORTANCE_NULL, ImportanceNull
 from mlem_core.inference.intervals import PERMUTATIONS, SIGNIFICANT, Left
 from mlem_core.inference.permutation_null import corrected_p
 from mlem_core.inference.resample import squared_effect_bounds, standard_error
+
+ONSET_DRAWS = 1_000
 
 
 @dataclass(frozen=True)
@@ -164,17 +168,33 @@ def find_onset(
     above = significant[mean[significant] >= mean.max() / 2]
     start = int(above[0] if len(above) else mean.argmax())
     onset["onset"] = value = time_of_half(times, mean, start)
-    without = np.array([time_of_half(times, curve, start) for curve in left.without])
-    variances, freedom = [standard_error(without, left.sizes) ** 2], [min(left.sizes) - 1]
+    ends = np.cumsum(left.sizes)[:2]
+    # Of stimuli, where words recur of these too, and of subjects.
+    kinds = np.split(left.without, ends)[: len(ends)]
     if n > 1:
-        means = (values.sum(axis=0) - values) / (n - 1)
-        others = [time_of_half(times, curve, start) for curve in means]
-        variances.append(np.asarray((n - 1) * np.var(others)))
-        freedom.append(n - 1)
-    reach = float(interval_reach(np.array(variances), np.array(freedom)))
-    onset["lower"] = max(value - reach, float(times[0]))
-    onset["upper"] = min(value + reach, float(times[-1]))
+        kinds.append((values.sum(axis=0) - values) / (n - 1))
+    curves = _draw_curves(mean, kinds)
+    drawn = np.array([time_of_half(times, curve, int(curve.argmax())) for curve in curves])
+    lower, upper = np.percentile(np.where(np.isnan(drawn), times[0], drawn), [2.5, 97.5])
+    onset |= {"lower": min(float(lower), value), "upper": max(float(upper), value)}
     return onset
+
+
+def _draw_curves(mean: FloatArray, kinds: Sequence[FloatArray]) -> FloatArray:
+    """Curves (`ONSET_DRAWS`, n_times) with the errors of a mean, by t.
+
+    Parameters
+    ----------
+    kinds : each (n_units, n_times), the mean without each unit of one kind
+    """
+    rng = np.random.default_rng(0)
+    curves = np.tile(mean, (ONSET_DRAWS, 1))
+    for without in kinds:
+        n = len(without)
+        deviations = (without - without.mean(axis=0)) * np.sqrt((n - 1) / n)
+        draws = rng.standard_normal((ONSET_DRAWS, n)) @ deviations
+        curves += draws * np.sqrt((n - 1) / rng.chisquare(n - 1, (ONSET_DRAWS, 1)))
+    return curves
 
 
 def time_of_half(times: FloatArray, curve: FloatArray, start: int) -> float:
@@ -200,4 +220,4 @@ def _key(context: SelectionContext, permutations: int = PERMUTATIONS) -> dict[st
     return selection_key(every, groups=spec.groups, axes=axes, permutations=permutations)
 
 
-TIME_COURSE = Stage[TimeCourse]("time-course", 1, TimeCourse, compute_time_course, key=_key)
+TIME_COURSE = Stage[TimeCourse]("time-course", 2, TimeCourse, compute_time_course, key=_key)

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.inputs import RIDGE
+from scipy.stats import multivariate_t
 
 from mlem_core import AnalysisSpec, Store, run
 from mlem_core.analysis.context import SelectionContext
@@ -103,19 +104,26 @@ def test_time_of_half_the_maximum(curve, start, expected):
     np.testing.assert_allclose(time, expected)
 
 
-def test_interval_of_an_onset_is_the_jackknife_over_subjects_and_stimuli():
+def test_interval_of_an_onset_is_that_of_curves_with_errors_of_stimuli_and_subjects():
     rng = np.random.default_rng(0)
     times, n = np.arange(0.0, 100.0, 10.0), 6
     curves = np.clip((times - rng.normal(40, 6, (n, 1))) / 30, 0, 1)
     p = np.where(times > 50, 0.01, 1.0)
     still = Left(np.repeat(curves.mean(axis=0)[None], 20, axis=0), (20,))
     onset = find_onset(times, curves, still, p)
-    others = [np.delete(curves, k, 0).mean(axis=0) for k in range(n)]
-    without = np.array([time_of_half(times, curve, 6) for curve in others])
-    error = np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum())
-    assert onset["onset"] == pytest.approx(time_of_half(times, curves.mean(axis=0), 6))
-    np.testing.assert_allclose(onset["upper"] - onset["onset"], 2.5706 * error, rtol=1e-3)
+    mean = curves.mean(axis=0)
+    assert onset["onset"] == pytest.approx(time_of_half(times, mean, 6))
     assert onset["significant_from"] == 60
+    # The errors of subjects are a multivariate t with their covariance, by SciPy.
+    covariance = np.cov(curves.T) / n
+    drawn = multivariate_t(mean, covariance, df=n - 1, allow_singular=True, seed=1).rvs(4_000)
+    expected = np.nanpercentile([time_of_half(times, c, c.argmax()) for c in drawn], [2.5, 97.5])
+    np.testing.assert_allclose([onset["lower"], onset["upper"]], expected, atol=0.6)
+    # What stimuli change comes on top of it.
+    moved = Left(mean + 0.05 * rng.standard_normal((20, 10)), (20,))
+    wider = find_onset(times, curves, moved, p)
+    assert wider["lower"] < onset["lower"] and onset["upper"] < wider["upper"]
+    assert wider["onset"] == onset["onset"]
     # Significant from the first time point on: it begins before.
     flat = find_onset(times, np.ones((1, 10)), Left(np.ones((20, 10)), (20,)), np.zeros(10))
     assert flat["significant_from"] == 0 and np.isnan(flat["onset"])
