@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from mlem_core.extensions.recordings.figures import MOST_BARS, MOST_PANELS
 from mlem_core.extensions.recordings.stage import find_comparison
 from pages.parts import choices, exporting, stored, uncertainty
 from pages.parts.choices import plain
@@ -20,8 +21,14 @@ def show_models(view: View) -> None:
         return
     st.markdown("\n".join(f"- {plain(line)}" for line in comparison.sentences))
     uncertainty.offer_intervals(view)
-    exporting.show_figure(view, "model_comparison")
     models, pairs = comparison.models, comparison.differences
+    exporting.show_figure(view, "model_comparison")
+    sizes = models.groupby(["group", "group_layer"]).size()
+    if len(sizes) > MOST_PANELS or sizes.max() > MOST_BARS:
+        st.caption(
+            f"Bars are drawn for up to {MOST_PANELS} regions and {MOST_BARS} models; the table has "
+            "all. Leave out models or layers."
+        )
     exporting.show_table(models, "model-ceilings", "Models and noise ceilings", _CAPTION)
     if not pairs.empty:
         exporting.show_table(pairs, "model-differences", "Differences of models", _CAPTION)

@@ -106,17 +106,8 @@ def layer_statistics(
         progress(0, len(sources))
         _check_room(design, sources, store)
         compared = passes.compared(design)
-        if missing:
-            most = max(missing, key=lambda layer: len(missing[layer]))
-            _check_tested(
-                compared,
-                "of stimuli that have a distance in every layer",
-                f"leave out layers or stimuli ({NAMES.layer_title(most)} lacks "
-                f"{many(len(missing[most]), 'pair')})",
-            )
-        if times is not None:
-            far_apart = f"of stimuli that came further apart than {spec.lag}"
-            _check_tested(compared, far_apart, "choose a shorter lag or fewer folds")
+        if missing or times is not None:
+            _check_tested(compared, missing, spec.lag)
         check_memory(
             8 * sum(test.n_sums for test in compared.tests) * len(sources),
             f"the test pairs of {len(sources)} layers",
@@ -167,14 +158,21 @@ def missing_pairs(
     return missing
 
 
-def _check_tested(compared: ComparedPairs, of_which: str, remedy: str) -> None:
-    """Raise InputError where too few pairs are left to test a fold."""
+def _check_tested(compared: ComparedPairs, missing: Mapping[Layer, IntArray], lag: str) -> None:
+    """Raise InputError where too few pairs have a distance, and are outside a lag, for a fold."""
     counts = [len(test.first) for test in compared.tests]
-    if min(counts) < FEWEST_TESTED:
-        raise InputError(
-            f"fold {np.argmin(counts)} is left with {many(min(counts), 'pair')} {of_which}; each "
-            f"fold needs at least {FEWEST_TESTED}, so {remedy}."
-        )
+    if min(counts) >= FEWEST_TESTED:
+        return
+    of_which, remedy = f"that came further apart than {lag}", "choose a shorter lag or fewer folds"
+    if missing:
+        most = max(missing, key=lambda layer: len(missing[layer]))
+        of_which = "that have a distance in every layer"
+        lacking = f"{NAMES.layer_title(most)} lacks {many(len(missing[most]), 'pair')}"
+        remedy = f"leave out layers or stimuli ({lacking})"
+    raise InputError(
+        f"fold {np.argmin(counts)} is left with {many(min(counts), 'pair')} of stimuli {of_which}; "
+        f"each fold needs at least {FEWEST_TESTED}, so {remedy}."
+    )
 
 
 def _lag_note(pairs: PairStatistics, lag: str, n_compared: int) -> str:

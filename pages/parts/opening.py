@@ -14,6 +14,7 @@ import streamlit as st
 from mlem_core import extending
 from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.files import python_lines, shell_line
+from mlem_core.analysis.subjects import subject_layers
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import many
 from mlem_core.base.typing import Layer
@@ -141,7 +142,7 @@ def _choose_selection(analysis: Analysis) -> Selection:
     """Selection of the user from an analysis: features, models and layers, behind their counts."""
     names = [feature.name for feature in analysis.stimuli.features]
     features = _choose_some(
-        "feature",
+        {"feature": names},
         "features",
         stored.feature_titles(names),
         "The metric model is fitted again with the features that you keep, from sums over the "
@@ -162,11 +163,19 @@ def _choose_selection(analysis: Analysis) -> Selection:
     return replace(analysis.select(), features=ordered, layers=layers)
 
 
-def _choose_some(what: str, name: str, titles: Mapping[str, str], help: str) -> list[str]:
-    """Some of the features or models, behind their count."""
-    label = _count(choices.get_many(name, list(titles), list(titles)), list(titles), what)
-    with st.popover(label, help=f"Which {what}s are shown."):
-        return choices.toggle_many(f"{what}s".capitalize(), titles, name, help=help)
+def _choose_some(
+    kinds: Mapping[str, Sequence[str]], name: str, titles: Mapping[str, str], help: str
+) -> list[str]:
+    """Some of the features, or of the models and subjects, behind the count of each kind."""
+    kinds = {kind: names for kind, names in kinds.items() if names}
+    selected = choices.get_many(name, list(titles), list(titles))
+    counts = [
+        _count([each for each in selected if each in names], names, kind)
+        for kind, names in kinds.items()
+    ]
+    all_kinds = " and ".join(f"{kind}s" for kind in kinds)
+    with st.popover(", ".join(counts), help=f"Which {all_kinds} are shown."):
+        return choices.toggle_many(all_kinds.capitalize(), titles, name, help=help)
 
 
 def _count(kept: Sequence[Any], names: Sequence[Any], what: str) -> str:
@@ -178,8 +187,13 @@ def _count(kept: Sequence[Any], names: Sequence[Any], what: str) -> str:
 def _choose_layers(analysis: Analysis) -> list[Layer]:
     models = list(dict.fromkeys(model for model, _ in analysis.layers))
     numbers = [str(n) for n in sorted({layer for _, layer in analysis.layers})]
+    subjects = {model for group in subject_layers(analysis).values() for model, _ in group}
+    kinds = {
+        "model": [model for model in models if model not in subjects],
+        "subject": [model for model in models if model in subjects],
+    }
     layers = _choose_some(
-        "model", "show_models", stored.model_titles(models), "The models whose layers are shown."
+        kinds, "show_models", stored.model_titles(models), "Whose layers are shown."
     )
     at = choices.get_many("show_layers", numbers, [])
     selected = [
