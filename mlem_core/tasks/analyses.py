@@ -18,7 +18,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.layer_sources import with_subjects
 from mlem_core.analysis.layer_statistics import STATISTICS
 from mlem_core.analysis.run import run
-from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.analysis.spec import AnalysisSpec, further_files
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import read_json, replacing, replacing_files, write_json
 from mlem_core.extending import functions
@@ -223,7 +223,8 @@ def purge_uploads(store: Store, days: float = UNUSED_DAYS) -> None:
     Those of a deleted analysis stay until it is removed for good.
     """
     named: set[str] = set()
-    fields = ["representations", *(step.name for step in ordered_steps() if step.names_files)]
+    steps = [step.name for step in ordered_steps() if step.names_files]
+    fields = ["representations", *further_files(), *steps]
     for path in (*store.root.glob("jobs/*/spec.json"), *store.root.glob("deleted/*/spec.json")):
         spec = read_json(path)
         paths = [spec.get("stimuli")]

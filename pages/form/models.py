@@ -12,14 +12,19 @@ from typing import Any
 import streamlit as st
 
 from mlem_core.analysis.model_source import EVERY, NO_SUBJECTS, reading_options
-from mlem_core.analysis.spec import AnalysisSpec, names_in_section
+from mlem_core.analysis.spec import AnalysisSpec, further_files, names_in_section, parameters
 from mlem_core.analysis.transforms import kept_stimuli
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import parse_names
 from mlem_core.base.text import listed
 from mlem_core.extending import ModelTable, contributions, resolve
 from mlem_core.pairs.distances import PRECOMPUTED, distance_named
-from mlem_core.representations.array_files import FIRST_COLUMN, array_suffix, array_suffixes
+from mlem_core.representations.array_files import (
+    ARRAY_FORMATS,
+    FIRST_COLUMN,
+    array_suffix,
+    array_suffixes,
+)
 from mlem_core.representations.registry import (
     MODELS,
     ModelAvailability,
@@ -319,10 +324,39 @@ def _file_line(name: str, upload: str, content: FoundArrays | None) -> None:
                     partial(state.put_pair, "first_column", name),
                 ),
             )
+    _further_files(name, upload, content)
     with st.container(horizontal=True, vertical_alignment="center"):
         with st.container(gap=None):
             _show_file_check(upload, content)
         state.take_away(f"file away {name}", "file", partial(_rename_file, name, ""))
+
+
+def _further_files(name: str, upload: str, content: FoundArrays | None) -> None:
+    """Files by which a file is read: the atlas of an image, a table of rows where there is need."""
+    suffix, added = array_suffix(upload), {f: state.pairs(f).get(name) for f in further_files()}
+    of_formats = {entry.option: entry.suffixes for entry in ARRAY_FORMATS.values()}
+    asked = [field for field in added if suffix in of_formats.get(field, ()) and not added[field]]
+    if not asked and content is not None and content.problem:
+        asked = [field for field in added if field not in of_formats and not added[field]]
+    for field, file in added.items():
+        label = parameters()[field].label
+        if file:
+            with st.container(horizontal=True, vertical_alignment="center"):
+                st.caption(f"{label}: {plain(file.rpartition('/')[2])}")
+                take_out = partial(state.put_pair, field, name)
+                state.take_away(f"{field} away {name}", "file", take_out)
+        elif field in asked:
+            state.uploader(
+                label,
+                f"{field} of {name}",
+                partial(_take_further_file, field, name),
+                most_mb=MOST_MB,
+                help=parameters()[field].text,
+            )
+
+
+def _take_further_file(field: str, name: str, file: Any) -> None:
+    state.put_pair(field, name, stored.keep_files(file))
 
 
 def _set_distances(name: str, are_distances: bool) -> None:

@@ -149,6 +149,33 @@ def test_neighbours_that_are_alike_have_a_button_that_makes_blocks_of_them(store
     assert np.bincount(spec.load_stimuli().groups).tolist() == [12] * 10
 
 
+def test_an_image_asks_for_an_atlas_and_rows_that_do_not_match_for_a_table(store, tmp_path):
+    nibabel, rng = pytest.importorskip("nibabel"), np.random.default_rng(0)
+    names = [f"image {number}" for number in range(30)]
+    frame = pd.DataFrame({"stimulus": names, "kind": rng.choice(["a", "b"], 30)})
+    frame.to_csv(tmp_path / "images.csv", index=False)
+    volumes = rng.standard_normal((4, 4, 2, 60))
+    atlas = rng.integers(1, 3, (4, 4, 2)).astype(np.int16)
+    for name, array in (("betas", volumes), ("atlas", atlas)):
+        nibabel.save(nibabel.Nifti1Image(array, np.eye(4)), tmp_path / f"{name}.nii.gz")
+    pd.DataFrame({"stimulus": names * 2}).to_csv(tmp_path / "volumes.csv", index=False)
+    screen = Screen("new", models="none").upload(tmp_path / "images.csv").press("step models")
+    screen.upload(tmp_path / "betas.nii.gz", to="representations")
+    assert "name a mask or an atlas" in screen.errors[0] and not can_run(screen)
+    screen.upload(tmp_path / "atlas.nii.gz", to="regions of betas")
+    assert "60 rows" in screen.errors[0]
+    screen.press("regions away betas")
+    assert "name a mask or an atlas" in screen.errors[0]
+    screen.upload(tmp_path / "atlas.nii.gz", to="regions of betas")
+    screen.upload(tmp_path / "volumes.csv", to="rows of betas")
+    assert screen.errors == [] and "layers region 1 and region 2" in screen.said
+    spec = screen.press("Run").spec(store)
+    assert [Path(path).name for _, path in spec.regions] == ["atlas.nii.gz"]
+    # What an analysis is of stays, however old the upload is.
+    analyses.purge_uploads(store, days=-1)
+    assert all(Path(path).is_file() for _, path in (*spec.regions, *spec.rows))
+
+
 @pytest.mark.slow
 def test_columns_become_a_vector_and_a_file_a_feature(store, tmp_path):
     rng, table = np.random.default_rng(0), words(20)
