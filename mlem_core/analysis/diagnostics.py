@@ -22,6 +22,7 @@ from mlem_core.pairs.moments import PairMoments, moments_of_columns
 from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.stimuli.folds import number_of_folds, stimulus_folds, tested
 from mlem_core.stimuli.levels import STIMULUS, constant_unit
+from mlem_core.stimuli.presentation import are_in_time
 from mlem_core.stimuli.stimulus_set import StimulusSet, group_name
 from mlem_core.stimuli.table_warnings import MOST_ROWS, Lint, Severity, StimulusFinding
 
@@ -34,6 +35,7 @@ RARE = 10
 # we count stimuli, and ask for the larger number.
 PER_WEIGHT = 20
 GROUPS_A_FOLD = 5
+BLOCKS_A_FOLD = 2
 # Of more features no two are looked at together for others that follow from both.
 MOST_COMBINED = 64
 # Where a feature follows from others, so many stimuli on average share the values of these.
@@ -373,13 +375,18 @@ def _size(stimuli: StimulusSet, folds: int, columns: PairColumns) -> Iterator[St
     what = (
         "sentence_id" if "sentence_id" in stimuli.table else "sentence" if of_text else "stimulus"
     )
-    if folds <= len(sizes) < GROUPS_A_FOLD * folds:
+    in_groups, a_fold = f"of {len(sizes)} different values of {what!r}", GROUPS_A_FOLD
+    if are_in_time(stimuli):
+        # Their blocks are long, since neighbours are alike.
+        what = group_name(stimuli)
+        in_groups, a_fold = f"in {many(len(sizes), what)}", BLOCKS_A_FOLD
+    if folds <= len(sizes) < a_fold * folds:
         yield StimulusFinding(
             "caution",
             "folds",
-            f"The stimuli are of {len(sizes)} different values of {what!r}, which stay together, "
-            f"in {folds} folds. A rule of thumb is {GROUPS_A_FOLD} a fold (here "
-            f"{GROUPS_A_FOLD * folds}). With fewer, scores of single folds differ by chance: add "
+            f"The stimuli are {in_groups}, which stay together, in {folds} folds. A rule of thumb "
+            f"is {a_fold} a fold (here {a_fold * folds}). With fewer, scores of single folds "
+            "differ by chance: add "
             f"{plural(group_name(stimuli))} or choose fewer folds.",
         )
     if len(sizes) >= folds and sizes.max() > 2 * n / folds:

@@ -20,6 +20,7 @@ from mlem_core.pairs.columns import resolved_columns
 from mlem_core.pairs.pair_columns import number_of_columns
 from mlem_core.representations.registry import check_availability
 from mlem_core.stimuli import datasets
+from mlem_core.stimuli.stimulus_set import BLOCK
 
 MODEL = "mini-bert"
 
@@ -281,6 +282,7 @@ def test_sound_stimuli_raise_no_finding():
     ({"sentence": REPEATED}, "duplicates", (), "", ["row 31", "row 4"]),
     ({"sentence_id": AT % 12}, "folds", (), "", ["12 different values of 'sentence_id'"]),
     ({"sentence_id": UNEQUAL}, "folds", (), "", ["150 of the 240"]),
+    ({BLOCK: (AT // 30).astype(str)}, "folds", (), "", ["in 8 blocks", "2 a fold (here 10)"]),
     ({"sentence_id": AT % 3}, "folds", (), "problem", ["3 sentences", "choose 3 folds"]),
 )
 def test_what_is_planted_is_found(columns, kind, features, severity, facts):
