@@ -24,7 +24,7 @@ SHELL = {
     "figures": 4_700,
     "report": 1_700,
     "tasks": 1_900,
-    "pages": 5_620,
+    "pages": 5_660,
 }
 EXTENSIONS = {
     "candidates": 1_000,
@@ -39,7 +39,7 @@ EXTENSIONS = {
     "web_page": 400,
 }
 EXTENSION = 1_000  # of one that is not in the table
-WHOLE = {"kernel": 27_800, "shell": 15_400, "program": 57_850, "tests": 28_000}
+WHOLE = {"kernel": 27_800, "shell": 15_450, "program": 57_900, "tests": 28_000}
 
 
 def lines(path):
