@@ -415,7 +415,8 @@ def test_at_200_percent_all_is_in_reach_and_axe_finds_no_more(app, zoomed, view)
     page = zoomed
     opened(page, app, view)
     assert page.evaluate(OUTSIDE) == []
-    expect(page.locator("[data-stale=true]")).to_have_count(0)
+    settled(page)
+    expect(page.locator("[data-stale=true], [data-testid=stSpinner]")).to_have_count(0)
     found = Axe().run(page, options={"resultTypes": ["violations"]})
     assert {each["id"] for each in found.response["violations"]} <= OF_STREAMLIT
     # The navigation is folded away and comes over the page.

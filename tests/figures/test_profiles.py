@@ -46,10 +46,10 @@ def test_a_model_with_one_layer_has_bars_in_the_place_of_points():
             assert list(bars[feature].x) == [place]
             np.testing.assert_allclose(bars[feature].y, [means.loc[feature, "mean"]])
             np.testing.assert_allclose(bars[feature].error_y.array, [means.loc[feature, "std"]])
-    assert list(figure.layout.xaxis.ticktext) == FEATURES
+    assert tuple(figure.layout.xaxis.ticktext) == FEATURES
     (rho,) = named(figure, ACCURACY)
     np.testing.assert_allclose(rho.y, [scores["rho"].mean()] * 2)
-    tested = profiles(importance, scores, FEATURES, intervals=find_intervals(mean_importance()))
+    tested = profiles(importance, scores, FEATURES, intervals=find_intervals(importance))
     (bar,) = [bar for bar in tested.data if bar.type == "bar" and bar.legendgroup == "pos"]
     # p = .2: it is open.
     assert bar.marker.line.width and "p = .200" in bar.hovertext[0]
