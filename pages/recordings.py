@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from mlem_core.extensions.recordings.figures import MOST_BARS, MOST_PANELS
+from mlem_core.extensions.recordings.figures import MOST_BARS, MOST_PANELS, has_bars
 from mlem_core.extensions.recordings.stage import find_comparison
 from pages.parts import choices, exporting, stored, uncertainty
 from pages.parts.choices import plain
@@ -23,8 +23,7 @@ def show_models(view: View) -> None:
     uncertainty.offer_intervals(view)
     models, pairs = comparison.models, comparison.differences
     exporting.show_figure(view, "model_comparison")
-    sizes = models.groupby(["group", "group_layer"]).size()
-    if len(sizes) > MOST_PANELS or sizes.max() > MOST_BARS:
+    if not has_bars(comparison):
         st.caption(
             f"Bars are drawn for up to {MOST_PANELS} regions and {MOST_BARS} models; the table has "
             "all. Leave out models or layers."

@@ -83,9 +83,9 @@ def ours(distances: FloatArray, _: int = 0) -> tuple[float, float, float]:
 
 def theirs(distances: FloatArray, seed: int) -> tuple[float, float, float]:
     """The same by `rsatoolbox.inference.eval_dual_bootstrap`, with its own interval."""
-    found = dual_bootstrap(distances[:1], distances[1:], seed)
-    lower, upper = found.get_ci(0.95)
-    return float(found.get_means()[0]), float(lower[0]), float(upper[0])
+    result = dual_bootstrap(distances[:1], distances[1:], seed)
+    lower, upper = result.get_ci(0.95)
+    return float(result.get_means()[0]), float(lower[0]), float(upper[0])
 
 
 def dual_bootstrap(models: FloatArray, subjects: FloatArray, seed: int) -> Any:
@@ -106,9 +106,9 @@ def dual_bootstrap(models: FloatArray, subjects: FloatArray, seed: int) -> Any:
 def our_difference(distances: FloatArray, _: int = 0) -> tuple[float, float, float, float]:
     """Difference of two models in RSA, its interval and p, as `model_differences.csv`."""
     n, n_subjects = distances.shape[1], len(distances) - 2
-    kept = jackknife_weights(n, n, np.random.default_rng(0)) > 0
+    masks = jackknife_weights(n, n, np.random.default_rng(0)) > 0
     apart = np.empty((n + 1, n_subjects))
-    for at, stimuli in enumerate((np.ones(n, dtype=bool), *kept)):
+    for at, stimuli in enumerate((np.ones(n, dtype=bool), *masks)):
         similarities = rsa(distances, np.flatnonzero(stimuli), 2).reshape(2, n_subjects)
         apart[at] = similarities[0] - similarities[1]
     value, lower, upper, p = mean_estimate(apart[0], Left(apart[1:], (n,)), counted_once=True)
@@ -126,12 +126,13 @@ def their_difference(distances: FloatArray, seed: int) -> tuple[float, float, fl
 
 def difference_truth(n_sets: int) -> list[Row]:
     """The difference of two models in large sets of subjects and stimuli; 0 of equal ones."""
-    every, own = np.arange(LARGE[1]), (1.0, OWN_OF_SECOND[APART])
+    every, own_of_models = np.arange(LARGE[1]), (1.0, OWN_OF_SECOND[APART])
     spread = POPULATIONS["subjects differ"]
     rows: list[Row] = []
     for seed in range(n_sets):
-        found = rsa(drawn(spread, *LARGE, [seed, 2], own), every, 2).reshape(2, -1).mean(axis=1)
-        rows.append({"models": APART, "kind": TRUTH, "seed": seed, "value": found[0] - found[1]})
+        distances = drawn(spread, *LARGE, [seed, 2], own_of_models)
+        first, second = rsa(distances, every, 2).reshape(2, -1).mean(axis=1)
+        rows.append({"models": APART, "kind": TRUTH, "seed": seed, "value": first - second})
     return rows
 
 
@@ -143,8 +144,8 @@ def difference_part(
     place = {"models": models, "kind": kind, "subjects": sizes[0], "stimuli": sizes[1]}
     rows: list[Row] = []
     for seed in range(first, first + n):
-        own = (1.0, OWN_OF_SECOND[models])
-        distances = drawn(POPULATIONS["subjects differ"], *sizes, [seed, 3], own)
+        own_of_models = (1.0, OWN_OF_SECOND[models])
+        distances = drawn(POPULATIONS["subjects differ"], *sizes, [seed, 3], own_of_models)
         numbers = dict(zip(("value", "lower", "upper", "p"), call(distances, seed), strict=True))
         rows.append(place | {"seed": seed} | numbers)
     return rows

@@ -335,9 +335,9 @@ def _further_files(name: str, upload: str, content: FoundArrays | None) -> None:
     """Files by which a file is read: the atlas of an image, a table of rows where there is need."""
     suffix, added = array_suffix(upload), {f: state.pairs(f).get(name) for f in further_files()}
     of_formats = {entry.option: entry.suffixes for entry in ARRAY_FORMATS.values()}
-    asked = [field for field in added if suffix in of_formats.get(field, ()) and not added[field]]
-    if not asked and content is not None and content.problem:
-        asked = [field for field in added if field not in of_formats and not added[field]]
+    needed = [field for field in added if suffix in of_formats.get(field, ()) and not added[field]]
+    if not needed and content is not None and content.problem:
+        needed = [field for field in added if field not in of_formats and not added[field]]
     for field, file in added.items():
         label = parameters()[field].label
         if file:
@@ -345,7 +345,7 @@ def _further_files(name: str, upload: str, content: FoundArrays | None) -> None:
                 st.caption(f"{label}: {plain(file.rpartition('/')[2])}")
                 take_out = partial(state.put_pair, field, name)
                 state.take_away(f"{field} away {name}", "file", take_out)
-        elif field in asked:
+        elif field in needed:
             state.uploader(
                 label,
                 f"{field} of {name}",

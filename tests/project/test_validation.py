@@ -124,8 +124,8 @@ def test_differences_of_models_are_those_of_rsatoolbox(monkeypatch):
     from rsatoolbox.rdm import RDMs, compare
 
     monkeypatch.setattr(subjects, "REPLICATES", 10)
-    own = (1.0, subjects.OWN_OF_SECOND[subjects.APART])
-    distances = subjects.drawn(0.6, 5, 20, [0], own)
+    own_of_models = (1.0, subjects.OWN_OF_SECOND[subjects.APART])
+    distances = subjects.drawn(0.6, 5, 20, [0], own_of_models)
     first, second = compare(RDMs(distances[:2]), RDMs(distances[2:]), "spearman").mean(axis=1)
     apart, lower, upper, p = subjects.our_difference(distances)
     assert apart == pytest.approx(first - second) and lower < apart < upper and 0 < p < 1

@@ -164,6 +164,12 @@ def _differences(
     return traces
 
 
+def has_bars(comparison: ModelComparison) -> bool:
+    """Whether there are few enough regions and models for bars."""
+    sizes = comparison.models.groupby(["group", "group_layer"]).size()
+    return len(sizes) <= MOST_PANELS and bool(sizes.max() <= MOST_BARS)
+
+
 @figure(
     "model_comparison",
     "Models beside the subjects",
@@ -174,10 +180,7 @@ def _differences(
 def draw_model_comparison(context: FigureContext) -> RenderedFigure | None:
     """Bars of the models beside each group of subjects; None without subjects, or with too many."""
     comparison = find_comparison(context)
-    if comparison is None:
-        return None
-    sizes = comparison.models.groupby(["group", "group_layer"]).size()
-    if len(sizes) > MOST_PANELS or sizes.max() > MOST_BARS:
+    if comparison is None or not has_bars(comparison):
         return None
     intervals, pairs = context.find_intervals("rsa"), comparison.differences
     over = "" if intervals is None else intervals.units.over
